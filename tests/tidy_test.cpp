@@ -5,6 +5,7 @@
 #include <fstream>
 #include <map>
 #include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -113,6 +114,21 @@ std::vector<fs::path> sources(const std::vector<std::string>& folders) {
 const std::vector<std::string> product = {"runtime", "collectives", "rendezvous", "launcher",
                                           "packaging"};
 
+/// The name in a line that begins the definition of a type ("struct Job {" at the line's start);
+/// empty for other lines, and for specialisations, whose names are their templates'.
+std::string defined_type(const std::string& line) {
+  std::istringstream words(line);
+  std::string word;
+  if (line.starts_with(' ') || line.ends_with(';') || !(words >> word)) return {};
+  if (word != "struct" && word != "class" && word != "union" && word != "enum") return {};
+  while (words >> word) {
+    const bool is_attribute = word.find_first_of("[(") != std::string::npos;
+    if (word == "class" || word == "struct" || word == "DLAUNCH_API" || is_attribute) continue;
+    return word == "{" || word.find('<') != std::string::npos ? std::string() : word;
+  }
+  return {};
+}
+
 }  // namespace
 
 TEST_CASE("folders include only what the table in docs/overview.md allows") {
@@ -137,7 +153,8 @@ TEST_CASE("folders include only what the table in docs/overview.md allows") {
 }
 
 TEST_CASE("the table in docs/overview.md has no circle, and no row too many") {
-  for (const auto& [folder, row] : folders()) {
+  for (const auto& each : folders()) {
+    const std::string& folder = each.first;
     CHECK_MESSAGE(fs::exists(root / folder), folder);
     for (const auto& [other, unused] : folders()) {
       if (folder < other) CHECK_FALSE((may_include(folder, other) && may_include(other, folder)));
@@ -151,7 +168,7 @@ TEST_CASE("a folder has no more rooms than a stranger can look into") {
     const std::string path = fs::relative(file, root).string();
     rooms[fs::path(path).parent_path().string()].insert(file.stem().string());
   }
-  for (const auto& [folder, names] : rooms) CHECK_MESSAGE(names.size() <= 15, folder);
+  for (const auto& each : rooms) CHECK_MESSAGE(each.second.size() <= 15, each.first);
 }
 
 TEST_CASE("what is called pure asks neither the system nor a clock") {
@@ -239,6 +256,31 @@ TEST_CASE("names say what a thing is") {
 
 // A call of such a name with a std::string finds the standard library's function too, as soon as
 // any header brings it along, and that one fits better.
+// A linker takes one of two types of one name, and all of a program's code then works on that.
+TEST_CASE("no two types have the same name in the same namespace") {
+  std::map<std::string, std::string> defined;  // A name in full, and its file.
+  for (const auto& file : sources(product)) {
+    const std::string path = fs::relative(file, root).string();
+    std::vector<std::string> namespaces;
+    for (const auto& line : lines_of(file)) {
+      if (line == "namespace {") {
+        namespaces.emplace_back();
+      } else if (line.starts_with("namespace ") && line.ends_with(" {")) {
+        namespaces.push_back(line.substr(10, line.size() - 12));
+      } else if (line.starts_with("}  // namespace") && !namespaces.empty()) {
+        namespaces.pop_back();
+      }
+      const std::string type = defined_type(line);
+      if (type.empty() || std::ranges::count(namespaces, "") > 0) continue;
+      std::string name;
+      for (const auto& each : namespaces) name += each + "::";
+      const std::string& first = defined.emplace(name + type, path).first->second;
+      CHECK_MESSAGE(first == path, name << type << " is defined in " << first << " and " << path);
+    }
+  }
+  CHECK(defined.size() > 500);
+}
+
 TEST_CASE("no function is named as one of the standard library's that takes a string") {
   const std::vector<std::string> taken = {"quoted(", "getline(", "stoi(", "stol(", "stod("};
   const auto calls = [](const std::string& line, const std::string& name) {

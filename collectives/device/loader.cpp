@@ -4,6 +4,8 @@
 
 #include <dlaunch/error.hpp>
 
+#include <atomic>
+#include <mutex>
 #include <string>
 
 namespace dlaunch::device {
@@ -26,8 +28,14 @@ Library& load() {
 }  // namespace
 
 Library& library() {
-  static Library& loaded = load();
-  return loaded;
+  // Not a static that load() initialises: where that throws, ThreadSanitizer leaves those asleep
+  // that wait for it.
+  static std::mutex mutex;
+  static std::atomic<Library*> loaded = nullptr;
+  if (Library* const found = loaded.load(std::memory_order_acquire)) return *found;
+  const std::lock_guard lock(mutex);
+  if (loaded == nullptr) loaded = &load();
+  return *loaded;
 }
 
 }  // namespace dlaunch::device

@@ -310,7 +310,9 @@ void Output::end(std::size_t key) {
     const std::lock_guard lock(mutex_);
     tails_[active.source.rank] = std::move(tail);
   }
-  active_.erase(found);  // Closing the descriptor ends the watch, too.
+  // Closing alone would not end the watch where a child that is about to exec has a copy.
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, active.source.pipe.get(), nullptr);
+  active_.erase(found);
 }
 
 void Output::log(Active& active, std::string_view bytes) {

@@ -165,7 +165,7 @@ class ChildStack {
 }  // namespace
 
 bool StartTrial::keeps_core() const noexcept {
-  if (starts_ < 2 * tries) return starts_ < tries;
+  if (starts_ < 2 * tries) return starts_ >= tries;
   return times_[true].without_longest() <= times_[false].without_longest();
 }
 

@@ -52,7 +52,8 @@ struct SpawnResult {
 /// parent sleeps while a new child prepares its exec. On busy processors a child that is born on
 /// another core waits for that one, and starting takes up to half as long again; on idle ones a
 /// child that is born here is in its parent's way, which takes as much. So a few starts are made
-/// each way, and then many in the way that took less. Pure, reads no clock.
+/// each way, as on idle processors first, and then many in the way that took less. Pure, reads no
+/// clock.
 class StartTrial {
  public:
   /// Whether the next start is made on this core.

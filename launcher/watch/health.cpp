@@ -38,9 +38,9 @@ HealthServer::HealthServer(unique_fd listener)
     : health_{Clock::now(), "the agent starts"},
       http_(
           io_, std::move(listener),
-          [this](std::string_view target) {
+          [this](const rendezvous::PageRequest& request) {
             const std::lock_guard lock(mutex_);
-            return health_page(target, health_, Clock::now());
+            return health_page(request.target, health_, Clock::now());
           },
           // The pages cannot fail, and a probe that gets no answer says so itself.
           [](const std::string&) {}),

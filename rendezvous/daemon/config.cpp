@@ -1,5 +1,6 @@
 #include "rendezvous/daemon/config.hpp"
 
+#include "rendezvous/daemon/open_journal.hpp"
 #include "runtime/base/phrases.hpp"
 #include "runtime/base/text/take.hpp"
 
@@ -63,9 +64,12 @@ Taken http(Config& config, std::string_view value) {
 Taken state(Config& config, std::string_view value) {
   config.state = value;
   if (value == "memory") return std::nullopt;
-  if (value.starts_with("sqlite:") || value.starts_with("etcd:")) {
+  const bool sqlite = value.starts_with(sqlite_state);
+  if (value.starts_with("etcd:") || (sqlite && !has_sqlite())) {
     return Complaint{"not in this build, which keeps the jobs in memory; use memory"};
   }
+  if (sqlite && value.size() > sqlite_state.size()) return std::nullopt;
+  if (sqlite) return Complaint{"a file is needed, as in sqlite:/var/lib/dlaunch/state.db"};
   return Complaint{in_quotes(value) + " is none of memory, sqlite:PATH, etcd:URL,..."};
 }
 
@@ -105,6 +109,11 @@ constexpr auto levels = std::to_array<take::Named<LogLine::Level>>({
     {"error", LogLine::Level::error},
 });
 
+constexpr auto log_forms = std::to_array<take::Named<Log::Form>>({
+    {"text", Log::Form::text},
+    {"json", Log::Form::json},
+});
+
 constexpr std::string_view keys = "Options that are keys of the configuration file, too";
 constexpr std::string_view others = "Others";
 constexpr OptionTraits live{.file = true, .reload = true};
@@ -121,8 +130,9 @@ constexpr auto rows = std::to_array<OptionRow<Config>>({
   {{"secret-file", 0, "FILE", "", keys, at_start,
     "The secret that agents must know. Empty: dlaunchd.secret among the service manager's "
     "credentials, where it is there."}, take::any_text<&Config::secret_file>},
-  {{"state", 0, "memory", "memory", keys, at_start,
-    "The place that keeps jobs over a restart; this build keeps them in memory."}, state},
+  {{"state", 0, "memory|sqlite:FILE", "memory", keys, at_start,
+    "The place that keeps jobs and keys over a restart: the daemon's memory, or a file on a local "
+    "disk. Where the service manager has a state directory, its state.db is the default."}, state},
   {{"jobs-max", 0, "N", "1024", keys, live, "Unfinished jobs at once."},
    [](Config& c, std::string_view v) {
      return take::store(read_integer(v, 1, jobs_limit), c.rules.jobs_max); }},
@@ -156,6 +166,9 @@ constexpr auto rows = std::to_array<OptionRow<Config>>({
    take::duration<&Config::drain_timeout>},
   {{"log-level", 0, "debug|info|warning|error", "info", keys, live, "The least that is logged."},
    take::choice<&Config::log_level, levels>},
+  {{"log-format", 0, "text|json", "text", keys, live,
+    "The form of a log line: for people and the journal, or a JSON object."},
+   take::choice<&Config::log_format, log_forms>},
 
   {{"config", 0, "FILE", "", others, {}, "Read this TOML file first; without it none is read."},
    take::text<&Config::config>},
@@ -173,10 +186,11 @@ const OptionTable& dlaunchd_options() {
       "dlaunchd",
       "Usage: dlaunchd [options]\n"
       "       dlaunchd job-key ID [options]\n"
+      "       dlaunchd check FILE | backup FILE TO | restore FROM FILE\n"
       "\n"
       "The rendezvous daemon: agents (dlaunch --rdzv-endpoint HOST:PORT --rdzv-id JOB)\n"
       "meet here. dlaunchd job-key prints the key of one job, for --secret-file of its\n"
-      "nodes.\n",
+      "nodes. check, backup and restore are for a state file that no dlaunchd uses.\n",
       rows,
       {"The command line wins over the file. A reload is what SIGHUP asks for. TIME is 500ms, 30 "
        "(seconds), 2m or 1h."});

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "rendezvous/daemon/log.hpp"
 #include "rendezvous/service/service.hpp"
 #include "runtime/base/text/options.hpp"
 
@@ -35,6 +36,7 @@ struct Config {
   std::optional<std::size_t> memory_max;  ///< Unset: by what the system allows.
   std::chrono::milliseconds drain_timeout{};
   LogLine::Level log_level = LogLine::Level::info;
+  Log::Form log_format = Log::Form::text;
   std::string config;  ///< The file it was read from; empty for none.
   bool check = false;
 

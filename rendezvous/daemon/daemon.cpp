@@ -20,6 +20,8 @@ namespace {
 
 /// Stopping may take so long beyond the drain's own limit, before the manager takes us for stuck.
 constexpr auto stop_reserve = std::chrono::seconds(10);
+/// How often the loop says that it turns, and by how much it was late.
+constexpr auto turn_interval = std::chrono::milliseconds(250);
 /// When no job runs any more: how long agents that are still connected may take to go.
 constexpr auto farewell = std::chrono::seconds(2);
 
@@ -55,13 +57,16 @@ ServiceRules rules_of(const Config& config) {
 Daemon::Daemon(DaemonTask task, Log& log)
     : task_(std::move(task)),
       log_(log),
+      journal_(
+          open_journal(task_.config.state, io_, [this](const LogLine& line) { log_.write(line); })),
       service_(
-          io_, rules_of(task_.config), [this](const LogLine& line) { log_.write(line); },
-          &journal_),
+          io_, rules_of(task_.config), [this](const LogLine& line) { note(line); },
+          journal_.get()),
       manager_(task_.notify_socket),
       signals_(io_, SIGHUP),
       watchdog_timer_(io_),
-      drain_timer_(io_) {
+      drain_timer_(io_),
+      turn_timer_(io_) {
   // A signal that was ignored at the start stays so. A reload costs nothing, whoever asks for it.
   const auto ignored = ignored_signals();
   for (const int number : {SIGTERM, SIGINT}) {
@@ -76,10 +81,15 @@ Daemon::Daemon(DaemonTask task, Log& log)
   open_listeners();
 }
 
+/// Whatever ends it: what connections leave behind is recorded while there is something to record
+/// it.
+Daemon::~Daemon() { service_.stop(); }
+
 int Daemon::run() {
   announce();
   await_signal();
   await_watchdog();
+  await_turn();
   io_.run();
   return exit_code_;
 }
@@ -120,15 +130,16 @@ void Daemon::open_http(unique_fd listener) {
                                    " can be reached from other hosts; the status is served on "
                                    "loopback only in this build");
   }
-  if (http_) return;  // "localhost" is two addresses; one of them is enough.
+  if (status_) return;  // "localhost" is two addresses; one of them is enough.
   http_at_ = at.to_string();
-  const StatusSource source{
-      .status = [this] { return status(); },
-      .unready = [this] { return std::string(draining_ ? "draining: no new job is taken" : ""); }};
-  http_ = std::make_unique<HttpServer>(
-      io_, std::move(listener),
-      [source](std::string_view target) { return page_at(target, source); },
+  status_ = std::make_unique<StatusServer>(
+      io_, std::move(listener), [this](Snapshots::Take take) { look(std::move(take)); },
       [this](const std::string& sentence) { log_.warning(sentence); });
+}
+
+void Daemon::note(const LogLine& line) {
+  log_.write(line);
+  if (status_) status_->note(line);
 }
 
 /// One line whose form is fixed: scripts and tests read it.
@@ -172,6 +183,7 @@ void Daemon::reload() {
     service_.change(now.rules);
     log_.info("the configuration was reloaded");
     log_.set_least(now.log_level);
+    log_.set_form(now.log_format);
     if (!fixed.empty()) {
       log_.warning("changed in the configuration, but in effect only after a restart: " +
                    joined(fixed));
@@ -186,10 +198,11 @@ void Daemon::reload() {
 
 void Daemon::begin_drain(int signal_number) {
   draining_ = true;
+  if (status_) status_->turned(unready());
   const auto limit = task_.config.drain_timeout;
   const std::string sentence =
       fmt::format("SIG{}: draining; {} may end within {}", ::sigabbrev_np(signal_number),
-                  plural(unfinished(), "job"), duration_text(limit));
+                  plural(static_cast<long>(unfinished()), "job"), duration_text(limit));
   log_.info(sentence);
   tell_manager([&] { manager_.stopping(sentence, limit + stop_reserve); });
   drain_timer_.expires_after(limit);
@@ -207,7 +220,8 @@ void Daemon::end_drain() {
   }
   if (!names.empty()) {
     exit_code_ = exit_code::preempted;
-    log_.warning(plural(names.size(), "job") + " had not ended: " + joined(names));
+    log_.warning(plural(static_cast<long>(names.size()), "job") +
+                 " had not ended: " + joined(names));
   }
   leave();
 }
@@ -217,10 +231,11 @@ void Daemon::leave() {
   if (std::exchange(left_, true)) return;
   log_.info("stopped");
   service_.stop();
-  if (http_) http_->stop();
+  if (status_) status_->stop();
   signals_.cancel();
   watchdog_timer_.cancel();
   drain_timer_.cancel();
+  turn_timer_.cancel();
 }
 
 // ---- The service manager ----
@@ -246,15 +261,39 @@ void Daemon::await_watchdog() {
 
 // ---- What it looks like ----
 
-DaemonStatus Daemon::status() const {
+std::string Daemon::unready() const {
+  return draining_ ? "draining: no new job is taken" : journal_->refusal();
+}
+
+/// How late this comes is how late everything else that the loop does comes.
+void Daemon::await_turn() {
+  if (!status_ || left_) return;
+  status_->turned(unready());
+  turn_timer_.expires_after(turn_interval);
+  turn_timer_.async_wait([this](const boost::system::error_code& error) {
+    if (error) return;
+    loop_lag_.add(Clock::now() - turn_timer_.expiry());
+    await_turn();
+  });
+}
+
+void Daemon::look(Snapshots::Take take) {
   const auto now = Clock::now();
-  return {.now = now,
-          .up = now - ready_since_,
-          .jobs = service_.jobs(),
-          .totals = service_.totals(),
-          .counters = service_.counters(),
-          .http_connections = http_->connections(),
-          .process = process_figures()};
+  const ServiceRules& rules = task_.config.rules;
+  add_jobs(io_, service_,
+           {.now = now,
+            .up = now - ready_since_,
+            .jobs = {},
+            .totals = service_.totals(),
+            .counters = service_.counters(),
+            .message_times = service_.message_times(),
+            .loop_lag = loop_lag_,
+            .log_lines_lost = log_.lost(),
+            .draining = draining_,
+            .jobs_max = rules.jobs_max,
+            .keys_max = rules.limits.keys,
+            .bytes_max = rules.limits.total_bytes},
+           std::move(take));
 }
 
 std::size_t Daemon::unfinished() const {

@@ -2,10 +2,9 @@
 
 #include "rendezvous/daemon/config.hpp"
 #include "rendezvous/daemon/log.hpp"
-#include "rendezvous/daemon/status_pages.hpp"
+#include "rendezvous/daemon/open_journal.hpp"
+#include "rendezvous/daemon/status_server.hpp"
 #include "rendezvous/daemon/systemd.hpp"
-#include "rendezvous/http/http_server.hpp"
-#include "rendezvous/service/job_journal.hpp"
 #include "rendezvous/service/service.hpp"
 #include "runtime/base/secret/secret.hpp"
 
@@ -33,16 +32,17 @@ struct DaemonTask {
   std::function<std::variant<Config, EarlyExit>()> read_again;  ///< For a reload.
 };
 
-/// dlaunchd as a whole: listeners, the service, the status pages, signals, and the talk with the
-/// service manager, on one thread and one io_context.
+/// dlaunchd as a whole: listeners, the service, signals, and the talk with the service manager, on
+/// one thread and one io_context; the status on a thread of its own.
 class Daemon {
  public:
-  /// Opens the listeners. Throws Error where one cannot be opened, or where one would be reachable
-  /// from other hosts without a secret.
+  /// Opens the state and the listeners. Throws Error where one cannot be opened, or where a
+  /// listener would be reachable from other hosts without a secret.
   Daemon(DaemonTask task, Log& log);
+  ~Daemon();
 
   /// Serves until it is told to stop; returns the exit code: 0, or exit_code::preempted when jobs
-  /// were still running.
+  /// were still running. Throws StateLost where the state cannot be kept any more.
   int run();
 
  private:
@@ -59,18 +59,22 @@ class Daemon {
   /// Tells the service manager; that it cannot be told is logged, and stops nothing.
   template <class Word>
   void tell_manager(Word word);
-  DaemonStatus status() const;
+  void note(const LogLine& line);
+  void await_turn();
+  std::string unready() const;
+  void look(Snapshots::Take take);
   std::size_t unfinished() const;
 
   DaemonTask task_;
   Log& log_;
   boost::asio::io_context io_{1};
-  MemoryJournal journal_;
+  std::unique_ptr<JobJournal> journal_;
   Service service_;
   ServiceNotifier manager_;
   boost::asio::signal_set signals_;
-  boost::asio::steady_timer watchdog_timer_, drain_timer_;
-  std::unique_ptr<HttpServer> http_;
+  boost::asio::steady_timer watchdog_timer_, drain_timer_, turn_timer_;
+  Histogram loop_lag_;
+  std::unique_ptr<StatusServer> status_;
   std::string listening_, http_at_ = "off";
   Clock::time_point ready_since_;
   bool draining_ = false;

@@ -2,6 +2,7 @@
 #include "rendezvous/daemon/daemon.hpp"
 #include "rendezvous/daemon/log.hpp"
 #include "rendezvous/daemon/process_figures.hpp"
+#include "rendezvous/daemon/state_commands.hpp"
 #include "rendezvous/daemon/systemd.hpp"
 #include "runtime/base/exit_code.hpp"
 #include "runtime/base/os/program.hpp"
@@ -57,6 +58,13 @@ std::optional<Secret> find_secret(const Config& config) {
   return secret;
 }
 
+/// The folder that the service manager has made for what is kept, unless something else was said.
+void choose_state(Config& config) {
+  const auto folder = variable("STATE_DIRECTORY");
+  if (!folder || !has_sqlite() || config.given.has("state")) return;
+  config.state = std::string(sqlite_state) + *folder + "/state.db";
+}
+
 /// `dlaunchd job-key ID [options]`: what an agent of that job needs, and no more.
 int print_job_key(std::span<const std::string> arguments) {
   if (arguments.empty() || arguments.front().starts_with("-")) {
@@ -90,12 +98,14 @@ int main(int argc, char** argv) {
   if (!arguments.empty() && arguments.front() == "job-key") {
     return print_job_key(std::span(arguments).subspan(1));
   }
+  if (const auto code = run_state_command(arguments)) return *code;
   const auto read = [&] { return read_config(arguments, read_whole_file); };
   auto parsed = read();
   if (const auto* exit = std::get_if<EarlyExit>(&parsed))
     return say_and_exit_with(exit->code, exit->text);
   DaemonTask task;
   task.config = std::get<Config>(std::move(parsed));
+  choose_state(task.config);
   task.read_again = read;
   try {
     task.secret = find_secret(task.config);
@@ -109,7 +119,8 @@ int main(int argc, char** argv) {
   if (task.config.check) return say_and_exit_with(0, "dlaunchd: the configuration is good\n");
 
   const bool journal = is_journal(STDERR_FILENO, variable("JOURNAL_STREAM").value_or(""));
-  Log log(STDERR_FILENO, journal ? Log::Form::journal : Log::Form::plain);
+  Log log(STDERR_FILENO, std::string(journal ? journal_path : ""));
+  log.set_form(task.config.log_format);
   auto sockets = take_activated_sockets(variable, ::getpid());
   if (const auto* complaint = std::get_if<Complaint>(&sockets)) {
     return fail(log, exit_code::configuration, complaint->sentence);
@@ -120,6 +131,8 @@ int main(int argc, char** argv) {
   raise_fd_limit();
   try {
     return Daemon(std::move(task), log).run();
+  } catch (const StateLost& error) {
+    return fail(log, exit_code::state_lost, error.what());
   } catch (const Error& error) {
     const bool configured = error.errc() == Errc::refused || error.errc() == Errc::misuse;
     return fail(log, configured ? exit_code::configuration : exit_code::unreachable, error.what());

@@ -1,11 +1,15 @@
 #include "rendezvous/daemon/log.hpp"
 
+#include "runtime/base/os/socket.hpp"
+
 #include <array>
 #include <cerrno>
 #include <ctime>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 #include <poll.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -16,23 +20,22 @@ namespace {
 /// Within PIPE_BUF, so that a line is written whole and poll(2) can tell that it will be.
 constexpr std::size_t line_bytes_max = 2048;
 
-struct LevelText {
-  int priority;  ///< As syslog(3) counts.
-  std::string_view name;
-};
+/// JSON may say a byte of a name in six; still within PIPE_BUF.
+constexpr std::size_t json_bytes_max = 4000;
 
-LevelText text_of(LogLine::Level level) {
+/// As syslog(3) counts.
+int priority_of(LogLine::Level level) {
   switch (level) {
     case LogLine::Level::debug:
-      return {7, "debug"};
+      return 7;
     case LogLine::Level::info:
-      return {6, "info"};
+      return 6;
     case LogLine::Level::warning:
-      return {4, "warning"};
+      return 4;
     case LogLine::Level::error:
-      return {3, "error"};
+      return 3;
   }
-  return {6, "info"};
+  return 6;
 }
 
 /// Names come from outside: nothing in them may begin a line or speak to a terminal.
@@ -59,28 +62,140 @@ std::string utc_now() {
   return fmt::format("{}.{:03}Z", text.data(), now.tv_nsec / 1'000'000);
 }
 
+std::string shortened(std::string text, std::size_t bytes_max) {
+  if (text.size() < bytes_max) return text;
+  return text.substr(0, bytes_max - 4) + "...";
+}
+
+std::string sentence_of(const LogLine& line) {
+  std::string text;
+  if (!line.job.empty()) text = "job '" + printable(line.job) + "': ";
+  return text + printable(line.sentence);
+}
+
+std::string json_of(const LogLine& line) {
+  using Json = nlohmann::ordered_json;
+  Json json = {{"time", utc_now()}, {"program", "dlaunchd"}, {"level", name_of(line.level)}};
+  if (!line.job.empty()) json["job"] = line.job;
+  if (line.event != LogLine::Event::other) {
+    json["event"] = name_of(line.event);
+    json["epoch"] = line.epoch;
+    json["attempt"] = line.attempt;
+  }
+  std::string text;
+  for (std::size_t bytes_max = line_bytes_max;; bytes_max /= 2) {
+    json["message"] = shortened(line.sentence, bytes_max);
+    text = json.dump(-1, ' ', false, Json::error_handler_t::replace);
+    if (text.size() < json_bytes_max) return text;
+  }
+}
+
+/// The journal's own form: a line a field, as none of ours has a second line.
+std::string fields_of(const LogLine& line) {
+  std::string text =
+      fmt::format("SYSLOG_IDENTIFIER=dlaunchd\nPRIORITY={}\nMESSAGE={}\n", priority_of(line.level),
+                  shortened(sentence_of(line), line_bytes_max));
+  if (!line.job.empty()) text += fmt::format("DLAUNCH_JOB={}\n", printable(line.job));
+  if (line.event != LogLine::Event::other) {
+    text += fmt::format("DLAUNCH_EVENT={}\nDLAUNCH_EPOCH={}\nDLAUNCH_ATTEMPT={}\n",
+                        name_of(line.event), line.epoch, line.attempt);
+  }
+  return text;
+}
+
+/// An empty one where nobody listens.
+unique_fd connected_to(const std::string& path) {
+  unique_fd fd(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  const Address at = unix_address(path);
+  if (fd && ::connect(fd.get(), reinterpret_cast<const sockaddr*>(&at.storage), at.size) == 0) {
+    return fd;
+  }
+  return unique_fd();
+}
+
 }  // namespace
+
+std::string_view name_of(LogLine::Level level) {
+  switch (level) {
+    case LogLine::Level::debug:
+      return "debug";
+    case LogLine::Level::info:
+      return "info";
+    case LogLine::Level::warning:
+      return "warning";
+    case LogLine::Level::error:
+      return "error";
+  }
+  return "info";
+}
+
+std::string_view name_of(LogLine::Event event) {
+  switch (event) {
+    case LogLine::Event::other:
+      return "";
+    case LogLine::Event::standing:
+      return "standing";
+    case LogLine::Event::epoch:
+      return "epoch";
+    case LogLine::Event::stopping:
+      return "stopping";
+    case LogLine::Event::lost:
+      return "lost";
+    case LogLine::Event::evicted:
+      return "evicted";
+    case LogLine::Event::refused:
+      return "refused";
+    case LogLine::Event::finished:
+      return "finished";
+  }
+  return "";
+}
 
 void Log::write(const LogLine& line) {
   if (line.level < least_) return;
   if (dropped_ > 0) {
-    const LogLine lost{LogLine::Level::warning, "",
-                       std::to_string(dropped_) + " log lines were lost: nobody read them"};
-    if (put(lost)) dropped_ = 0;
+    const LogLine notice{
+        .level = LogLine::Level::warning,
+        .job = "",
+        .sentence = std::to_string(dropped_) + " log lines were lost: nobody read them"};
+    if (put(notice)) dropped_ = 0;
   }
-  if (!put(line)) ++dropped_;
+  if (put(line)) return;
+  ++dropped_;
+  ++lost_;
 }
 
 bool Log::put(const LogLine& line) {
+  if (form_ == Form::json) return write_to_fd(json_of(line) + "\n");
+  std::string head;
+  if (!journal_.empty()) {
+    const Sent sent = put_to_journal(line);
+    if (sent != Sent::nobody) return sent == Sent::yes;
+    head = fmt::format("<{}>", priority_of(line.level));
+  } else {
+    head = fmt::format("{} dlaunchd: {}: ", utc_now(), name_of(line.level));
+  }
+  return write_to_fd(shortened(head + sentence_of(line), line_bytes_max) + "\n");
+}
+
+/// Once more where the journal was started again since.
+Log::Sent Log::put_to_journal(const LogLine& line) {
+  const std::string fields = fields_of(line);
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    if (!journal_socket_) journal_socket_ = connected_to(journal_);
+    if (!journal_socket_) return Sent::nobody;
+    const auto size =
+        ::send(journal_socket_.get(), fields.data(), fields.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (size >= 0) return Sent::yes;
+    if (errno == EAGAIN || errno == ENOBUFS) return Sent::full;
+    journal_socket_.reset();
+  }
+  return Sent::nobody;
+}
+
+bool Log::write_to_fd(std::string_view text) const {
   pollfd writable{fd_, POLLOUT, 0};
   if (::poll(&writable, 1, 0) != 1 || (writable.revents & POLLOUT) == 0) return false;
-  const auto [priority, name] = text_of(line.level);
-  std::string text = form_ == Form::journal ? fmt::format("<{}>", priority)
-                                            : fmt::format("{} dlaunchd: {}: ", utc_now(), name);
-  if (!line.job.empty()) text += "job '" + printable(line.job) + "': ";
-  text += printable(line.sentence);
-  if (text.size() >= line_bytes_max) text = text.substr(0, line_bytes_max - 4) + "...";
-  text += '\n';
   ssize_t size = 0;
   do {
     size = ::write(fd_, text.data(), text.size());

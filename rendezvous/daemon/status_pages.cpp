@@ -1,8 +1,10 @@
 #include "rendezvous/daemon/status_pages.hpp"
 
+#include "rendezvous/daemon/page_assets.hpp"
+#include "rendezvous/http/request.hpp"
+
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <optional>
 
 #include <nlohmann/json.hpp>
@@ -19,15 +21,20 @@ std::string_view name_of(const auto& states, auto state) {
   return std::ranges::find(states, state, [](const auto& row) { return row.first; })->second;
 }
 
+/// Not below 0: what was heard of may be later than the look at it.
+std::int64_t age_ms(Clock::duration age) {
+  return std::max<std::int64_t>(0,
+                                std::chrono::duration_cast<std::chrono::milliseconds>(age).count());
+}
+
 Json to_json(const NodeStatus& node, Clock::time_point now) {
-  const auto age = std::chrono::duration_cast<std::chrono::milliseconds>(now - node.last_heard);
   Json json = {{"id", node.id},
                {"host", node.host},
                {"state", name_of(node_states, node.state)},
                {"node_rank", nullptr},
                {"first_rank", nullptr},
                {"workers", node.workers},
-               {"heartbeat_age_ms", std::max<std::int64_t>(0, age.count())}};
+               {"heartbeat_age_ms", age_ms(now - node.last_heard)}};
   if (node.node_rank) {
     json["node_rank"] = *node.node_rank;
     json["first_rank"] = node.first_rank;
@@ -35,7 +42,20 @@ Json to_json(const NodeStatus& node, Clock::time_point now) {
   return json;
 }
 
-Json summary(const NamedJobStatus& job) {
+/// The rank that is to blame, and its last words.
+Json to_json(const RankDetails& rank) {
+  return {{"rank", rank.rank},
+          {"local_rank", rank.local_rank},
+          {"node", rank.node},
+          {"host", rank.host},
+          {"pid", rank.pid},
+          {"time_ms", rank.time_ms},
+          {"message", rank.message},
+          {"error_file", rank.error_file},
+          {"last_lines", rank.last_lines}};
+}
+
+Json summary(const NamedJobStatus& job, Clock::time_point now) {
   const JobStatus& status = job.status;
   Json json = {{"job", job.job},
                {"incarnation", job.incarnation},
@@ -47,10 +67,14 @@ Json summary(const NamedJobStatus& job) {
                {"nodes_min", status.nodes_min},
                {"nodes_max", status.nodes_max},
                {"nodes_present", status.nodes.size()},
+               {"nodes_silent",
+                std::ranges::count(status.nodes, NodeStatus::State::silent, &NodeStatus::state)},
+               {"heartbeat_age_ms", nullptr},
                {"world_size", status.world_size},
                {"keys", job.keys},
                {"bytes", job.bytes}};
   if (status.exit_code) json["exit_code"] = *status.exit_code;
+  if (const auto age = oldest_heartbeat(job, now)) json["heartbeat_age_ms"] = age_ms(*age);
   return json;
 }
 
@@ -59,46 +83,62 @@ std::string text_of(const Json& json) {
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-/// Nullopt for a % that two hexadecimal digits do not follow.
-std::optional<std::string> percent_decoded(std::string_view text) {
-  std::string decoded;
-  while (!text.empty()) {
-    if (text.front() != '%') {
-      decoded += text.front();
-      text.remove_prefix(1);
-      continue;
-    }
-    unsigned value = 0;
-    const auto digits = text.substr(1, 2);
-    const auto [end, error] =
-        std::from_chars(digits.data(), digits.data() + digits.size(), value, 16);
-    if (digits.size() != 2 || error != std::errc{} || end != digits.data() + 2) return {};
-    decoded += static_cast<char>(value);
-    text.remove_prefix(3);
-  }
-  return decoded;
-}
-
 Page json_page(std::string body) {
   return {.code = 200, .content_type = "application/json", .body = std::move(body)};
 }
 
-Page job_page(std::string_view encoded, const StatusSource& source) {
+Page no_answer() { return sentence_page(503, "the loop that serves the agents does not answer"); }
+
+Page job_page(std::string_view encoded, const DaemonStatus& status) {
   const auto name = percent_decoded(encoded);
   if (!name) return sentence_page(400, "a % in the path is not followed by two hexadecimal digits");
-  const DaemonStatus status = source.status();
-  const auto found = std::find_if(status.jobs.begin(), status.jobs.end(),
-                                  [&](const auto& job) { return job.job == *name; });
+  const auto found = std::ranges::find(status.jobs, *name, &NamedJobStatus::job);
   if (found == status.jobs.end()) {
     return sentence_page(404, "there is no such job; " + std::string(jobs_path) + " lists them");
   }
   return json_page(job_json(*found, status.now));
 }
 
+Page metrics_page(std::string_view accept, const StatusSource& source) {
+  const auto status = source.status();
+  if (!status) return no_answer();
+  const bool open = prefers_openmetrics(accept);
+  return {.content_type = open ? "application/openmetrics-text; version=1.0.0; charset=utf-8"
+                               : "text/plain; version=0.0.4; charset=utf-8",
+          .body = metrics_text(*status, source.figures(),
+                               open ? MetricsForm::openmetrics : MetricsForm::prometheus)};
+}
+
+/// Nullopt where there is no such file.
+std::optional<Page> asset_page(std::string_view path) {
+  for (const PageAsset& asset : page_assets()) {
+    if (asset.path != path) continue;
+    return Page{.content_type = std::string(asset.content_type),
+                .body = std::string(asset.text),
+                .policy =
+                    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src "
+                    "'self'; img-src data:; base-uri 'none'; form-action 'none'; "
+                    "frame-ancestors 'none'"};
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
+std::optional<Clock::duration> oldest_heartbeat(const NamedJobStatus& job, Clock::time_point now) {
+  const auto& nodes = job.status.nodes;
+  if (nodes.empty() || job.status.state == JobStatus::State::finished) return std::nullopt;
+  return now - std::ranges::min(nodes, {}, &NodeStatus::last_heard).last_heard;
+}
+
 std::string job_json(const NamedJobStatus& job, Clock::time_point now) {
-  Json json = summary(job);
+  Json json = summary(job, now);
+  json["sentence"] = nullptr;
+  json["first_failure"] = nullptr;
+  if (job.finish) {
+    json["sentence"] = job.finish->sentence;
+    if (job.finish->details) json["first_failure"] = to_json(*job.finish->details);
+  }
   json["nodes"] = Json::array();
   for (const auto& node : job.status.nodes) json["nodes"].push_back(to_json(node, now));
   return text_of(json);
@@ -106,28 +146,36 @@ std::string job_json(const NamedJobStatus& job, Clock::time_point now) {
 
 std::string jobs_json(const DaemonStatus& status) {
   Json json = {{"jobs", Json::array()}};
-  for (const auto& job : status.jobs) json["jobs"].push_back(summary(job));
+  for (const auto& job : status.jobs) json["jobs"].push_back(summary(job, status.now));
   return text_of(json);
 }
 
-Page page_at(std::string_view target, const StatusSource& source) {
-  const std::string_view path = target.substr(0, target.find('?'));
-  if (path == "/healthz") return {.body = "ok\n"};
+Page page_at(const PageRequest& request, const StatusSource& source) {
+  const std::string_view path = request.target.substr(0, request.target.find('?'));
+  if (path == "/healthz") {
+    const std::string reason = source.unhealthy();
+    return reason.empty() ? sentence_page(200, "ok") : sentence_page(503, reason);
+  }
   if (path == "/readyz") {
     const std::string reason = source.unready();
-    return reason.empty() ? Page{.body = "ready\n"} : sentence_page(503, reason);
+    return reason.empty() ? sentence_page(200, "ready") : sentence_page(503, reason);
   }
-  if (path == "/metrics") {
-    return {.content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8",
-            .body = metrics_text(source.status())};
+  if (path == "/metrics") return metrics_page(request.accept, source);
+  if (path == "/events") {
+    return {.content_type = "text/event-stream", .feed = source.events(request.last_event_id)};
   }
-  if (path == jobs_path) return json_page(jobs_json(source.status()));
+  if (path == jobs_path) {
+    const auto status = source.status();
+    return status ? json_page(jobs_json(*status)) : no_answer();
+  }
   if (path.starts_with(jobs_path) && path.substr(jobs_path.size()).starts_with('/')) {
-    return job_page(path.substr(jobs_path.size() + 1), source);
+    const auto status = source.status();
+    return status ? job_page(path.substr(jobs_path.size() + 1), *status) : no_answer();
   }
+  if (auto asset = asset_page(path)) return *std::move(asset);
   return sentence_page(404,
-                       "nothing is here; there are /healthz, /readyz, /metrics, /api/v1/jobs and "
-                       "/api/v1/jobs/JOB");
+                       "nothing is here; there are /, /healthz, /readyz, /metrics, /events, "
+                       "/api/v1/jobs and /api/v1/jobs/JOB");
 }
 
 }  // namespace dlaunch::rendezvous

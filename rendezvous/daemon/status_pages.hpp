@@ -2,12 +2,15 @@
 
 #include "rendezvous/daemon/process_figures.hpp"
 #include "rendezvous/http/page.hpp"
+#include "rendezvous/service/histogram.hpp"
 #include "rendezvous/service/service.hpp"
 #include "runtime/store/server/server.hpp"
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -15,26 +18,43 @@
 
 namespace dlaunch::rendezvous {
 
-/// All that can be said about a daemon at one moment.
+/// All that the serving loop can say about a daemon at one moment.
 struct DaemonStatus {
   Clock::time_point now;
   Clock::duration up{};
   std::vector<NamedJobStatus> jobs;
   Totals totals;
   store::Counters counters;
-  std::size_t http_connections = 0;
+  Histogram message_times;  ///< How long messages of agents took.
+  Histogram loop_lag;       ///< How late the loop came to what was due.
+  std::uint64_t log_lines_lost = 0;
+  bool draining = false;
+  std::size_t jobs_max = 0, keys_max = 0, bytes_max = 0;  ///< The limits, the latter two a job's.
+};
+
+/// What the thread that serves the pages knows by itself.
+struct ServingFigures {
+  std::size_t connections = 0;
+  std::size_t followers = 0;  ///< Those of them that follow /events.
+  Histogram page_times;
   ProcessFigures process;
 };
 
 /// The source of what pages show. Each is called at most once, and only by pages that need it.
 struct StatusSource {
-  std::function<DaemonStatus()> status;
+  /// Null: the serving loop does not answer.
+  std::function<std::shared_ptr<const DaemonStatus>()> status;
+  std::function<ServingFigures()> figures;
+  /// Why the serving loop is taken for dead; empty: it turns.
+  std::function<std::string()> unhealthy;
   /// Why the daemon takes no new job; empty: it does.
   std::function<std::string()> unready;
+  /// The events behind the one that a Last-Event-ID names.
+  std::function<std::shared_ptr<Feed>(std::string_view last_event_id)> events;
 };
 
 /// The page at a request's target ("/api/v1/jobs/a%20job?x=y"); 404 where there is none.
-Page page_at(std::string_view target, const StatusSource& source);
+Page page_at(const PageRequest& request, const StatusSource& source);
 
 /// What the states are called, in pages and metrics.
 constexpr std::pair<JobStatus::State, std::string_view> job_states[] = {
@@ -49,11 +69,17 @@ constexpr std::pair<NodeStatus::State, std::string_view> node_states[] = {
     {NodeStatus::State::silent, "silent"},
 };
 
-/// OpenMetrics text 1.0.
-std::string metrics_text(const DaemonStatus& status);
+/// Prometheus' text 0.0.4, or OpenMetrics text 1.0.
+enum class MetricsForm { prometheus, openmetrics };
+std::string metrics_text(const DaemonStatus& status, const ServingFigures& figures,
+                         MetricsForm form);
 
 /// A job in full, and a line of the list of jobs, as JSON.
 std::string job_json(const NamedJobStatus& job, Clock::time_point now);
 std::string jobs_json(const DaemonStatus& status);
+
+/// The age of the oldest last heartbeat among a job's nodes; nullopt for a job without nodes, and
+/// for one that is over: nobody waits for those.
+std::optional<Clock::duration> oldest_heartbeat(const NamedJobStatus& job, Clock::time_point now);
 
 }  // namespace dlaunch::rendezvous

@@ -19,6 +19,7 @@
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
+#include <boost/asio/write.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/core/tcp_stream.hpp>
 #include <boost/beast/http.hpp>
@@ -38,6 +39,11 @@ namespace {
 constexpr std::uint32_t header_bytes_max = 8u << 10;
 constexpr auto request_time_max = 5s;
 constexpr std::size_t connections_max = 64;
+/// So many of these may follow a feed: others are to be served, too.
+constexpr std::size_t followers_max = 16;
+/// A feed that has nothing to say says so this often, which shows who has gone without a word.
+constexpr auto silence_max = 15s;
+constexpr std::string_view silence = ":\n\n";  // A comment, as an event stream has it.
 /// When all are taken and another comes, the one that has said nothing for longest goes, if it was
 /// this long.
 constexpr auto idle_time_min = 250ms;
@@ -61,12 +67,32 @@ std::optional<Page> objection(const error_code& error) {
   return sentence_page(400, "this is no HTTP/1.1 request: " + error.message());
 }
 
-Response to_response(const Request& request, Page page, bool keep) {
+/// What every answer begins with: no other site's page may show it, or read more into it than it
+/// says.
+template <class Message>
+Message answer_to(const Request& request, const Page& page) {
   const unsigned version = request.get().version() == 10 ? 10 : 11;
-  Response response(static_cast<http::status>(page.code), version);
+  Message response(static_cast<http::status>(page.code), version);
   response.set(http::field::content_type, page.content_type);
   response.set(http::field::cache_control, "no-store");
+  response.set("Content-Security-Policy", page.policy);
+  response.set("Cross-Origin-Resource-Policy", "same-origin");
+  response.set("Referrer-Policy", "no-referrer");
   response.set("X-Content-Type-Options", "nosniff");
+  return response;
+}
+
+/// Counts as long as it lives.
+struct Counted {
+  explicit Counted(std::size_t& what) : count(what) { ++count; }
+  ~Counted() { --count; }
+  Counted(const Counted&) = delete;
+  Counted& operator=(const Counted&) = delete;
+  std::size_t& count;
+};
+
+Response to_response(const Request& request, Page page, bool keep) {
+  auto response = answer_to<Response>(request, page);
   if (page.code == 405) response.set(http::field::allow, "GET, HEAD");
   response.keep_alive(keep);
   response.content_length(page.body.size());
@@ -88,7 +114,10 @@ struct HttpServer::State : std::enable_shared_from_this<State> {
 
   static asio::awaitable<void> accept(std::shared_ptr<State> self);
   static asio::awaitable<void> make_room(std::shared_ptr<State> self);
-  static asio::awaitable<void> serve(std::unique_ptr<Connection> connection);
+  static asio::awaitable<void> serve(std::shared_ptr<Connection> connection);
+  static asio::awaitable<void> follow(std::shared_ptr<Connection> connection,
+                                      const Request& request, const Page& page);
+  static asio::awaitable<void> notice_hang_up(std::shared_ptr<Connection> connection);
   static asio::awaitable<void> linger(beast::tcp_stream& stream);
   Page page_for(const Request& request) const;
 
@@ -110,13 +139,14 @@ struct HttpServer::State : std::enable_shared_from_this<State> {
   tcp::acceptor acceptor;
   asio::steady_timer pause;  ///< Until a connection may be accepted again.
   std::set<Connection*> connections;
+  std::size_t followers = 0;
   bool stopped = false;
 };
 
 /// Counts from the accept on, however its coroutine ends.
 struct HttpServer::State::Connection {
   Connection(std::shared_ptr<State> owner, tcp::socket socket)
-      : state(std::move(owner)), stream(std::move(socket)) {
+      : state(std::move(owner)), stream(std::move(socket)), wake(state->io) {
     state->connections.insert(this);
   }
   ~Connection() {
@@ -130,6 +160,8 @@ struct HttpServer::State::Connection {
   beast::tcp_stream stream;
   /// Since when a request is awaited; unset while one is answered.
   std::optional<Clock::time_point> idle_since = Clock::now();
+  asio::steady_timer wake;  ///< Of one that follows a feed: until there is something to say.
+  bool hung_up = false;
 };
 
 /// Room for another connection: at once, or when the idlest one is gone.
@@ -167,7 +199,7 @@ asio::awaitable<void> HttpServer::State::accept(std::shared_ptr<State> self) {
     co_await self->acceptor.async_accept(socket, asio::redirect_error(asio::use_awaitable, error));
     if (self->stopped) co_return;
     if (!error) {
-      auto connection = std::make_unique<Connection>(self, std::move(socket));
+      auto connection = std::make_shared<Connection>(self, std::move(socket));
       asio::co_spawn(self->io, serve(std::move(connection)), self->ended("a status connection"));
     } else if (error != asio::error::connection_aborted) {
       self->pause.expires_after(accept_pause);
@@ -176,7 +208,7 @@ asio::awaitable<void> HttpServer::State::accept(std::shared_ptr<State> self) {
   }
 }
 
-asio::awaitable<void> HttpServer::State::serve(std::unique_ptr<Connection> connection) {
+asio::awaitable<void> HttpServer::State::serve(std::shared_ptr<Connection> connection) {
   const State& self = *connection->state;
   beast::tcp_stream& stream = connection->stream;
   beast::flat_buffer buffer(header_bytes_max);
@@ -201,6 +233,10 @@ asio::awaitable<void> HttpServer::State::serve(std::unique_ptr<Connection> conne
     // Made before it is awaited: GCC 12 destroys twice what a conditional expression makes within a
     // co_await.
     if (!page) page = self.page_for(request);
+    if (page->feed) {
+      co_await follow(connection, request, *page);
+      co_return;
+    }
     Response response = to_response(request, std::move(*page), keep);
     co_await http::async_write(stream, response, asio::redirect_error(asio::use_awaitable, error));
     if (error) co_return;
@@ -215,13 +251,67 @@ Page HttpServer::State::page_for(const Request& request) const {
   if (method != http::verb::get && method != http::verb::head) {
     return sentence_page(405, "pages are only read here: GET and HEAD");
   }
-  const auto target = request.get().target();
+  if (request.get().count(http::field::host) > 1) {
+    return sentence_page(400, "a request has one Host");
+  }
+  const auto text = [](auto view) { return std::string_view(view.data(), view.size()); };
+  const auto header = [&](auto name) { return text(request.get()[name]); };
+  const PageRequest asked{.target = text(request.get().target()),
+                          .host = header(http::field::host),
+                          .origin = header(http::field::origin),
+                          .accept = header(http::field::accept),
+                          .last_event_id = header("Last-Event-ID")};
   try {
-    return pages({target.data(), target.size()});
+    Page page = pages(asked);
+    if (page.feed && method == http::verb::head) page.feed.reset();
+    if (page.feed && followers >= followers_max) {
+      return sentence_page(503, "16 readers follow already, which is the limit");
+    }
+    return page;
   } catch (const std::exception& error) {
-    trouble("the status page at " + std::string(target) + " failed: " + error.what());
+    trouble("the status page at " + std::string(asked.target) + " failed: " + error.what());
     return sentence_page(500, "this page cannot be shown; the log says why");
   }
+}
+
+/// Sends what the feed has, for as long as the client takes it.
+asio::awaitable<void> HttpServer::State::follow(std::shared_ptr<Connection> connection,
+                                                const Request& request, const Page& page) {
+  State& self = *connection->state;
+  const Counted counted(self.followers);
+  beast::tcp_stream& stream = connection->stream;
+  auto head = answer_to<http::response<http::empty_body>>(request, page);
+  head.keep_alive(false);
+  http::response_serializer<http::empty_body> serializer(head);
+  error_code error;
+  stream.expires_after(request_time_max);
+  co_await http::async_write_header(stream, serializer,
+                                    asio::redirect_error(asio::use_awaitable, error));
+  if (!error) asio::co_spawn(self.io, notice_hang_up(connection), self.ended("a reader"));
+  while (!error && !self.stopped && !connection->hung_up) {
+    std::string text = page.feed->next();
+    if (text.empty()) {
+      connection->wake.expires_after(silence_max);
+      error_code woken;
+      co_await connection->wake.async_wait(asio::redirect_error(asio::use_awaitable, woken));
+      if (woken) continue;
+      text = silence;
+    }
+    stream.expires_after(request_time_max);
+    co_await asio::async_write(stream, asio::buffer(text),
+                               asio::redirect_error(asio::use_awaitable, error));
+  }
+  stream.close();
+}
+
+/// One that follows has said what it wanted: whatever comes now is its end, or no business of ours.
+asio::awaitable<void> HttpServer::State::notice_hang_up(std::shared_ptr<Connection> connection) {
+  std::array<char, 1> unread;
+  error_code error;
+  co_await connection->stream.socket().async_read_some(
+      asio::buffer(unread), asio::redirect_error(asio::use_awaitable, error));
+  connection->hung_up = true;
+  connection->wake.cancel();
 }
 
 asio::awaitable<void> HttpServer::State::linger(beast::tcp_stream& stream) {
@@ -251,12 +341,21 @@ HttpServer::~HttpServer() { stop(); }
 
 std::size_t HttpServer::connections() const { return state_->connections.size(); }
 
+std::size_t HttpServer::followers() const { return state_->followers; }
+
+void HttpServer::news() {
+  for (auto* connection : state_->connections) connection->wake.cancel();
+}
+
 void HttpServer::stop() {
   if (std::exchange(state_->stopped, true)) return;
   error_code ignored;  // Closing cannot be helped further.
   state_->acceptor.close(ignored);
   state_->pause.cancel();
-  for (auto* connection : state_->connections) connection->stream.cancel();
+  for (auto* connection : state_->connections) {
+    connection->stream.cancel();
+    connection->wake.cancel();
+  }
 }
 
 }  // namespace dlaunch::rendezvous

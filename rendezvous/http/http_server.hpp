@@ -14,12 +14,12 @@ namespace dlaunch::rendezvous {
 
 /// Serves pages over HTTP/1.1: GET and HEAD, no bodies. One thread: that of `io`. A request has 8
 /// KiB and 5 s, its answer included. 64 connections are served at once; the next takes the place of
-/// the one that is idle for longest. A client that exceeds a limit is cut off, and nobody else
-/// suffers.
+/// the one that is idle for longest. 16 of them may follow a feed, and each piece of it has 5 s to
+/// be taken. A client that exceeds a limit is cut off, and nobody else suffers.
 class HttpServer {
  public:
-  /// Gives the page at a request's target.
-  using Pages = std::function<Page(std::string_view target)>;
+  /// Gives the page that a request asks for.
+  using Pages = std::function<Page(const PageRequest& request)>;
   /// Hears of what went wrong with the server itself, as a sentence.
   using Trouble = std::function<void(const std::string& sentence)>;
 
@@ -28,6 +28,10 @@ class HttpServer {
   ~HttpServer();
 
   std::size_t connections() const;
+  /// Those of them that follow a feed.
+  std::size_t followers() const;
+  /// Feeds that had nothing may have something now.
+  void news();
   /// Closes the listener and every connection.
   void stop();
 

@@ -1,15 +1,35 @@
 #pragma once
 
+#include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 
 namespace dlaunch::rendezvous {
+
+/// What a page may need of a request; a header that was not sent is empty.
+struct PageRequest {
+  std::string_view target;
+  std::string_view host, origin, accept, last_event_id;
+};
+
+/// What goes on behind a page's header for as long as the client reads. Called on the server's
+/// thread.
+class Feed {
+ public:
+  virtual ~Feed() = default;
+  /// What is to be sent next, 64 KiB or so at most; empty: nothing until HttpServer::news().
+  virtual std::string next() = 0;
+};
 
 /// One answer to a GET.
 struct Page {
   unsigned code = 200;
   std::string content_type = "text/plain; charset=utf-8";
-  std::string body;
+  std::string body = {};
+  /// What a browser may load and do for it (Content-Security-Policy).
+  std::string policy = "default-src 'none'; frame-ancestors 'none'";
+  std::shared_ptr<Feed> feed = nullptr;  ///< In place of a body.
 };
 
 inline Page sentence_page(unsigned code, std::string sentence) {

@@ -182,10 +182,10 @@ std::vector<Refuse> Door::second_jobs() const {
   for (const auto& [session, node] : job_.nodes) {
     if (!job_.member(session) && !is_ours(node.offer)) waiting.push_back(&node);
   }
-  const auto nodes_max = job_.rules.nodes_max;
+  const int places = job_.rules.nodes_max;
   const int count = static_cast<int>(waiting.size());
   const bool are_a_job =
-      job_.epoch()->node_count() >= nodes_max && count >= nodes_max && count > job_.rules.spares;
+      job_.epoch()->node_count() >= places && count >= places && count > job_.rules.spares;
   std::vector<Refuse> refused;
   for (const Node* node : waiting) {
     if (are_a_job) {
@@ -246,7 +246,7 @@ bool Door::adoptable(const Holding& held) const {
 }
 
 /// The node that has come back with this rank, and still has it.
-const Member* Door::holder_of(int node_rank) const {
+const Participant* Door::holder_of(int node_rank) const {
   const auto& back = job_.epoch()->back().places;
   const auto place = back.find(node_rank);
   return place == back.end() ? nullptr : job_.member(place->second.session);
@@ -259,7 +259,7 @@ std::optional<Refuse> Door::contradiction(const Join& e) const {
   const std::string claim = "node " + e.offer.id + " claims node rank " +
                             std::to_string(held.node_rank) + " of epoch " +
                             std::to_string(epoch->number());
-  if (const Member* holder = holder_of(held.node_rank)) {
+  if (const Participant* holder = holder_of(held.node_rank)) {
     return refusal(e.session, Errc::mismatch, claim + ", which node " + holder->id + " holds");
   }
   if (held.node_count == epoch->node_count() && held.world_size == epoch->world_size() &&

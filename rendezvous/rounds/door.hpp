@@ -9,7 +9,7 @@ namespace dlaunch::rendezvous {
 class Door {
  public:
   /// The job is borrowed.
-  explicit Door(const Job& job) : job_(job) {}
+  explicit Door(const JobState& job) : job_(job) {}
 
   /// A join that makes no sense, in any job.
   static std::optional<Refuse> nonsense(const Join& e);
@@ -27,7 +27,7 @@ class Door {
 
  private:
   std::optional<std::string> taken(const NodeOffer& offer) const;
-  const Member* holder_of(int node_rank) const;
+  const Participant* holder_of(int node_rank) const;
   bool is_ours(const NodeOffer& offer) const;
   std::optional<std::string> of_second_job(const NodeOffer& offer) const;
   bool is_useless(const NodeOffer& offer) const;
@@ -35,7 +35,7 @@ class Door {
   Refuse second_job(Session session, const std::string& why) const;
   std::string job_here() const;
 
-  const Job& job_;
+  const JobState& job_;
 };
 
 }  // namespace dlaunch::rendezvous

@@ -41,16 +41,16 @@ Epoch::Epoch(const Holding& held, Clock::time_point back_by)
 
 // ---- Its members ----
 
-Member& Epoch::seat(const Node& node, Admission admission) {
+Participant& Epoch::seat(const Node& node, Admission admission) {
   ++running_;
   legacy_.rank_of[node.offer.id] = admission.node_rank;
-  Member member{node.offer.id, node.offer.host, node.session, std::move(admission)};
+  Participant member{node.offer.id, node.offer.host, node.session, std::move(admission)};
   return members_.insert_or_assign(node.session, std::move(member)).first->second;
 }
 
-const Member& Epoch::take_back(const Node& node, const Holding& held) {
+const Participant& Epoch::take_back(const Node& node, const Holding& held) {
   const int workers = node.offer.workers;
-  Member& member = seat(node, {held, workers, {}, {}, {}});
+  Participant& member = seat(node, {held, workers, {}, {}, {}});
   member.confirmed = true;
   back_.places[held.node_rank] = {node.session, held.first_rank, workers};
   back_.awaited.erase(held.node_rank);
@@ -59,26 +59,26 @@ const Member& Epoch::take_back(const Node& node, const Holding& held) {
   return member;
 }
 
-const Member* Epoch::confirm(Session session) {
+const Participant* Epoch::confirm(Session session) {
   const auto found = members_.find(session);
   if (found == members_.end() || found->second.ended) return nullptr;
   found->second.confirmed = true;
   return &found->second;
 }
 
-const Member* Epoch::find(Session session) const {
+const Participant* Epoch::find(Session session) const {
   const auto found = members_.find(session);
   return found == members_.end() ? nullptr : &found->second;
 }
 
-const Member* Epoch::with_rank(int rank) const {
+const Participant* Epoch::with_rank(int rank) const {
   for (const auto& [session, member] : members_) {
     if (member.has(rank)) return &member;
   }
   return nullptr;
 }
 
-std::optional<Member> Epoch::remove(Session session) {
+std::optional<Participant> Epoch::remove(Session session) {
   auto found = members_.extract(session);
   if (!found) return std::nullopt;
   if (!found.mapped().ended) --running_;
@@ -87,11 +87,11 @@ std::optional<Member> Epoch::remove(Session session) {
 
 // ---- What they tell ----
 
-bool Epoch::is_first_news(const Member& member, int rank) {
+bool Epoch::is_first_news(const Participant& member, int rank) {
   return member.has(rank) && told_.insert(rank).second;
 }
 
-std::optional<RanksLost> Epoch::take_failure(const Member& member, const WorkerFailed& e) {
+std::optional<RanksLost> Epoch::take_failure(const Participant& member, const WorkerFailed& e) {
   const int rank = e.fact.rank;
   if (!is_first_news(member, rank)) return std::nullopt;
   facts_.ranks.insert_or_assign(rank, e.fact);
@@ -101,7 +101,7 @@ std::optional<RanksLost> Epoch::take_failure(const Member& member, const WorkerF
 
 /// Most often this is the usual end of a job, so not all of its ranks are told of: the first few to
 /// leave are those that others may wait for. For the last one nobody waits.
-std::optional<RanksLost> Epoch::take_exit(const Member& member, int rank) {
+std::optional<RanksLost> Epoch::take_exit(const Participant& member, int rank) {
   constexpr std::size_t told_max = 16;
   if (!is_first_news(member, rank)) return std::nullopt;
   facts_.add_left(rank);
@@ -114,7 +114,7 @@ std::optional<RanksLost> Epoch::take_exit(const Member& member, int rank) {
 
 const WorkersEnded& Epoch::take_end(WorkersEnded e) {
   using Outcome = WorkersEnded::Outcome;
-  Member& member = members_.at(e.session);
+  Participant& member = members_.at(e.session);
   take_facts(member, e);
   member.ended = true;
   --running_;
@@ -135,7 +135,7 @@ void Epoch::take_leave(int exit_code, const std::string& reason) {
 }
 
 /// The facts that a node gives when all its workers have ended count: later claims may have come.
-void Epoch::take_facts(const Member& member, const WorkersEnded& e) {
+void Epoch::take_facts(const Participant& member, const WorkersEnded& e) {
   for (const auto& [rank, fact] : e.facts.ranks) {
     if (member.has(rank)) facts_.ranks.insert_or_assign(rank, fact);
   }
@@ -155,7 +155,8 @@ void Epoch::take_facts(const Member& member, const WorkersEnded& e) {
   }
 }
 
-RanksLost Epoch::lose(const Member& member, Clock::time_point last_heard, const std::string& why) {
+RanksLost Epoch::lose(const Participant& member, Clock::time_point last_heard,
+                      const std::string& why) {
   const int first = member.admission.first_rank;
   const int count = member.admission.local_size;
   facts_.lost[first] = count;
@@ -279,7 +280,7 @@ std::string Epoch::text_of(const Verdict& verdict) const {
 
 std::string Epoch::name_of_rank(int rank) const {
   const std::string which = "rank " + std::to_string(rank);
-  if (const Member* member = with_rank(rank)) return which + " on " + member->host;
+  if (const Participant* member = with_rank(rank)) return which + " on " + member->host;
   const auto known = hosts_.find(rank);
   return known == hosts_.end() ? which : which + " on " + known->second;
 }

@@ -8,7 +8,7 @@
 namespace dlaunch::rendezvous {
 
 /// A node's place in an epoch, and what it has done there.
-struct Member {
+struct Participant {
   std::string id;
   std::string host;
   Session session = 0;
@@ -88,27 +88,27 @@ class Epoch : public Phase {
 
   // ---- Its members ----
   /// One that has come back to this epoch. It is told to stop where the others were.
-  const Member& take_back(const Node& node, const Holding& held);
+  const Participant& take_back(const Node& node, const Holding& held);
   /// The node, where it is at work, has said that it holds its place; else null.
-  const Member* confirm(Session session);
-  const Member* find(Session session) const;
-  const Member* with_rank(int rank) const;
+  const Participant* confirm(Session session);
+  const Participant* find(Session session) const;
+  const Participant* with_rank(int rank) const;
   /// The node is gone.
-  std::optional<Member> remove(Session session);
-  const std::map<Session, Member>& members() const { return members_; }
+  std::optional<Participant> remove(Session session);
+  const std::map<Session, Participant>& members() const { return members_; }
   /// Nobody is at work, and nobody is about to come back.
   bool over() const { return running_ == 0 && back_.awaited.empty(); }
 
   // ---- What they tell ----
   /// The news for the others; nullopt where it is none.
-  std::optional<RanksLost> take_failure(const Member& member, const WorkerFailed& e);
-  std::optional<RanksLost> take_exit(const Member& member, int rank);
+  std::optional<RanksLost> take_failure(const Participant& member, const WorkerFailed& e);
+  std::optional<RanksLost> take_exit(const Participant& member, int rank);
   /// The end as it counts.
   const WorkersEnded& take_end(WorkersEnded e);
   void take_calls(const CallsMade& e);
   void take_leave(int exit_code, const std::string& reason);
   /// The ranks of a node that was at work, and is gone.
-  RanksLost lose(const Member& member, Clock::time_point last_heard, const std::string& why);
+  RanksLost lose(const Participant& member, Clock::time_point last_heard, const std::string& why);
   /// The ranks of the nodes that have not come back.
   std::vector<RanksLost> lose_awaited(const std::string& why);
   /// To a program that goes on without failed workers a lost node is as many of them.
@@ -135,11 +135,11 @@ class Epoch : public Phase {
   std::optional<RankDetails> details_of(int rank) const;
 
  private:
-  Member& seat(const Node& node, Admission admission);
+  Participant& seat(const Node& node, Admission admission);
   /// The order that ends a member for the cause that there is.
   Stop order_for(Session session) const;
-  bool is_first_news(const Member& member, int rank);
-  void take_facts(const Member& member, const WorkersEnded& e);
+  bool is_first_news(const Participant& member, int rank);
+  void take_facts(const Participant& member, const WorkersEnded& e);
 
   std::uint64_t number_ = 0;
   int world_size_ = 0;
@@ -149,7 +149,7 @@ class Epoch : public Phase {
   std::optional<Left> left_;
   std::vector<WorkersEnded> ends_;
   CallLedger ledger_;  ///< The calls of those that have ended.
-  std::map<Session, Member> members_;
+  std::map<Session, Participant> members_;
   int running_ = 0;  ///< Members that have not ended.
   Facts facts_;
   std::map<int, RankDetails> details_;

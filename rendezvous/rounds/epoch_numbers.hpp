@@ -14,7 +14,7 @@ class EpochNumbers {
         incarnation_(own.number),
         last_epoch_(last_epoch),
         epoch_(last_epoch),
-        highest_seen_(last_epoch) {}
+        highest_seen_(std::max(last_epoch, own.epoch_given)) {}
 
   std::uint64_t epoch() const { return epoch_; }
   std::uint64_t incarnation() const { return incarnation_; }

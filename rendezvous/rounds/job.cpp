@@ -17,19 +17,19 @@ constexpr Clock::duration others_leave_within = std::chrono::seconds(1);
 
 }  // namespace
 
-Phase& Job::current() {
+Phase& JobState::current() {
   return std::visit([](auto& one) -> Phase& { return one; }, phase);
 }
 
-const Legacy& Job::legacy() const {
+const Legacy& JobState::legacy() const {
   return std::visit([](const auto& one) -> const Legacy& { return one.legacy(); }, phase);
 }
 
-const Member* Job::member(Session session) const {
+const Participant* JobState::member(Session session) const {
   return epoch() ? epoch()->find(session) : nullptr;
 }
 
-std::optional<Clock::time_point> Job::next_deadline() const {
+std::optional<Clock::time_point> JobState::next_deadline() const {
   if (finished()) return std::nullopt;
   std::optional<Clock::time_point> next;
   const auto consider = [&](const std::optional<Clock::time_point>& when) {
@@ -53,7 +53,7 @@ std::optional<Clock::time_point> Job::next_deadline() const {
   return next;
 }
 
-JobStatus Job::status() const {
+JobStatus JobState::status() const {
   JobStatus status;
   status.state = finished()    ? JobStatus::State::finished
                  : gathering() ? JobStatus::State::gathering
@@ -70,7 +70,7 @@ JobStatus Job::status() const {
   for (const auto& [session, node] : nodes) {
     NodeStatus line{node.offer.id,      node.offer.host, NodeStatus::State::waiting, {}, 0,
                     node.offer.workers, node.last_heard};
-    if (const Member* place = member(session)) {
+    if (const Participant* place = member(session)) {
       line.node_rank = place->admission.node_rank;
       line.first_rank = place->admission.first_rank;
       line.state = place->ended   ? NodeStatus::State::ended
@@ -85,17 +85,17 @@ JobStatus Job::status() const {
 
 // ---- What happens to its nodes ----
 
-void Job::heard(Session session) {
+void JobState::heard(Session session) {
   if (nodes.hear(session, now) && gathering() && !finished()) consider_gathering();
 }
 
-void Job::evict(Session session, std::uint64_t of_epoch, std::string why) {
+void JobState::evict(Session session, std::uint64_t of_epoch, std::string why) {
   given_up.erase(session);
   put(Stop{session, of_epoch, Stop::Cause::evicted,
            std::move(why) + "; its workers are ended, and it joins anew"});
 }
 
-void Job::give_up(const Node& node, const std::optional<Member>& member) {
+void JobState::give_up(const Node& node, const std::optional<Participant>& member) {
   if (given_up.size() >= given_up_max) given_up.erase(given_up.begin());
   GivenUp& entry = given_up[node.session];
   if (member) {
@@ -107,7 +107,7 @@ void Job::give_up(const Node& node, const std::optional<Member>& member) {
   }
 }
 
-void Job::lose(const Losses& whom) {
+void JobState::lose(const Losses& whom) {
   std::vector<RanksLost> losses;
   std::string first;
   for (const auto& [session, why] : whom) {
@@ -136,23 +136,23 @@ void Job::lose(const Losses& whom) {
   judge_if_over();
 }
 
-void Job::tell_spare_gone(const std::string& how) {
+void JobState::tell_spare_gone(const std::string& how) {
   if (rules.spares > 0 && !finished()) stand(how + "; it was a spare");
 }
 
 /// The spares that were to take the places of lost nodes are lost, too, and nothing else can.
-bool Job::lacks_spares() const {
+bool JobState::lacks_spares() const {
   const bool waits = muster || rules.elastic() || restarts.has_one(rules, attempt, now);
   return rules.spares > 0 && !gathering()->first() && !waits && nodes.count() < rules.nodes_min;
 }
 
-void Job::give_up_for_loss() {
+void JobState::give_up_for_loss() {
   finish(Finish::for_lost_node(legacy().first_loss->reason + "; no spare is left"));
 }
 
 /// What the lost nodes may do elsewhere must not be done here as well: no round closes before they
 /// are back. They go elsewhere when they have given this host up.
-bool Job::is_outvoted() {
+bool JobState::is_outvoted() {
   const auto count = quorum ? quorum->outvoted() : std::nullopt;
   if (!count) {
     outvoted_until.reset();
@@ -172,12 +172,12 @@ bool Job::is_outvoted() {
   return true;
 }
 
-void Job::forget_place(Session session) {
+void JobState::forget_place(Session session) {
   if (quorum) quorum->forget(session);
   if (muster) muster->gone(session);
 }
 
-void Job::take_over(const Takeover& from) {
+void JobState::take_over(const Takeover& from) {
   const LastEpoch last{from.place.incarnation, from.place.epoch, from.place.node_count};
   rules = from.rules;
   rules_from = from.node;
@@ -191,7 +191,7 @@ void Job::take_over(const Takeover& from) {
 }
 
 /// Whether the round has to wait for the nodes of a lost host's epoch, or has been given up.
-bool Job::holds_muster() {
+bool JobState::holds_muster() {
   const std::string come = muster->text(*quorum);
   switch (muster->step(*quorum, nodes.count(), rules.nodes_min, now)) {
     case Muster::Step::close:
@@ -210,14 +210,14 @@ bool Job::holds_muster() {
 
 /// The same cause most often tells the other nodes to go within moments: a signal to all of a job's
 /// nodes does not reach them at once. None of them is to start again for that long.
-void Job::note_leaving() {
+void JobState::note_leaving() {
   if (gathering() && gathering()->first()) return;
   current().note_leaving(deadline_after(others_leave_within, now));
 }
 
 // ---- From phase to phase ----
 
-void Job::consider_gathering(Session newcomer) {
+void JobState::consider_gathering(Session newcomer) {
   using Step = Gathering::Step;
   if (muster ? holds_muster() : is_outvoted()) return;
   Gathering& round = *gathering();
@@ -235,7 +235,7 @@ void Job::consider_gathering(Session newcomer) {
   }
 }
 
-void Job::close() {
+void JobState::close() {
   const auto chosen = rank_order(nodes, legacy().rank_of, rules.nodes_max);
   numbers.begin_next();
   Admission common;
@@ -267,7 +267,7 @@ void Job::close() {
   stand(std::move(sentence));
 }
 
-void Job::begin(Epoch epoch) {
+void JobState::begin(Epoch epoch) {
   phase = std::move(epoch);
   epoch_begun = now;
   if (begun) return;
@@ -275,7 +275,7 @@ void Job::begin(Epoch epoch) {
   launch.forget();  // Some of those who came may be gone.
 }
 
-void Job::begin_end(EndCause why, const std::string& reason, Session told_by) {
+void JobState::begin_end(EndCause why, const std::string& reason, Session told_by) {
   if (!epoch()->ending()) {
     stand(reason);
     for (Stop& order : epoch()->begin_end({why, reason, now, told_by})) {
@@ -285,14 +285,14 @@ void Job::begin_end(EndCause why, const std::string& reason, Session told_by) {
   judge_if_over();
 }
 
-void Job::judge_if_over() {
+void JobState::judge_if_over() {
   if (!epoch()->over()) return;
   auto judgement = judge(*epoch(), rules, restarts.has_one(rules, attempt, now), nodes.count());
   if (auto* end = std::get_if<Finish>(&judgement)) return finish(std::move(*end));
   gather(std::get<GoesOn>(std::move(judgement)));
 }
 
-void Job::gather(GoesOn next) {
+void JobState::gather(GoesOn next) {
   std::optional<RestartPause> pause;
   if (next.is_restart) {
     ++attempt;
@@ -304,13 +304,13 @@ void Job::gather(GoesOn next) {
   consider_gathering();
 }
 
-void Job::finish(Finish end) {
+void JobState::finish(Finish end) {
   if (end.verdict && epoch()) end.details = epoch()->details_of(end.verdict->rank());
   finish_said = end;
   announcer.finish(std::move(end));
 }
 
-void Job::start_over(std::uint64_t incarnation) {
+void JobState::start_over(std::uint64_t incarnation) {
   while (!nodes.empty()) {
     const Session session = nodes.begin()->first;
     evict(session, member(session) ? numbers.epoch() : 0,
@@ -326,7 +326,7 @@ void Job::start_over(std::uint64_t incarnation) {
   numbers.return_to(incarnation);
 }
 
-void Job::tell_lost(std::vector<RanksLost> losses) {
+void JobState::tell_lost(std::vector<RanksLost> losses) {
   for (auto& loss : epoch()->worth_telling(std::move(losses), rules.continue_on_failure)) {
     put(std::move(loss));
   }

@@ -19,7 +19,7 @@ constexpr const char* silent_for_long =
     "this node was silent for too long, and the job went on without it";
 
 /// A job: the values that make it up, and the ways from one phase to the next.
-struct Job {
+struct JobState {
   // ---- Its phases ----
   bool finished() const { return finish_said.has_value(); }
   Gathering* gathering() { return std::get_if<Gathering>(&phase); }
@@ -31,7 +31,7 @@ struct Job {
   Phase& current();
   const Legacy& legacy() const;
   /// Its place in the epoch; null where it waits for the next one.
-  const Member* member(Session session) const;
+  const Participant* member(Session session) const;
   /// Whether another node may take the place of one that is lost.
   bool replaceable() const {
     return rules.elastic() || rules.spares > 0 || RestartBudget::may_have_one(rules, attempt);
@@ -104,7 +104,7 @@ struct Job {
  private:
   void close();
   void gather(GoesOn next);
-  void give_up(const Node& node, const std::optional<Member>& member);
+  void give_up(const Node& node, const std::optional<Participant>& member);
   bool lacks_spares() const;
   void give_up_for_loss();
   bool is_outvoted();

@@ -12,7 +12,7 @@
 namespace dlaunch::rendezvous {
 
 /// A job, and what each event does to it.
-struct Rounds::State : Job {
+struct Rounds::State : JobState {
   void on(const Join& e);
   void on(const Leave& e);
   void on(const Disconnected& e);
@@ -41,7 +41,7 @@ struct Rounds::State : Job {
 
   /// The node's place. Null where its message changes nothing: it is about another epoch, or the
   /// node's workers have ended, or the job has.
-  const Member* at_work(Session session, std::uint64_t of_epoch);
+  const Participant* at_work(Session session, std::uint64_t of_epoch);
 
   std::optional<Takeover> taken_over;  ///< Until the first event.
 };
@@ -98,7 +98,7 @@ void Rounds::State::on(const Join& e) {
                       "the job is over: " + finish_said->sentence});
   }
   if (known) {
-    const Member* holds = member(e.session);
+    const Participant* holds = member(e.session);
     const bool dropped = holds && holds->confirmed && !holds->ended && !e.holding;
     if (!dropped) return join_again(*known, e);
     // An earlier rendezvous had given it up, and it has ended its workers since.
@@ -209,7 +209,7 @@ void Rounds::State::join_again(const Node& node, const Join& e) {
   const bool is_member = member(e.session) != nullptr;
   if (finished() || was_member != is_member) return;
   if (!announcer.standing().empty()) put(Standing{node.session, announcer.standing()});
-  const Member* place = member(node.session);
+  const Participant* place = member(node.session);
   if (!place || place->ended) return;
   const bool knows = e.holding && e.holding->epoch == epoch()->number();
   // Its admission has not reached it, and workers of an epoch before are in the way.
@@ -355,7 +355,7 @@ std::string Rounds::State::break_text(const Node& node) const {
 
 // ---- What becomes of workers ----
 
-const Member* Rounds::State::at_work(Session session, std::uint64_t of_epoch) {
+const Participant* Rounds::State::at_work(Session session, std::uint64_t of_epoch) {
   if (!nodes.find(session)) return nullptr;
   heard(session);  // That it is back may have closed a round.
   if (finished() || !epoch() || of_epoch != epoch()->number()) return nullptr;
@@ -364,7 +364,7 @@ const Member* Rounds::State::at_work(Session session, std::uint64_t of_epoch) {
 }
 
 void Rounds::State::on(const WorkerFailed& e) {
-  const Member* place = at_work(e.session, e.epoch);
+  const Participant* place = at_work(e.session, e.epoch);
   const auto news = place ? epoch()->take_failure(*place, e) : std::nullopt;
   if (!news) return;
   tell_lost({*news});
@@ -375,7 +375,7 @@ void Rounds::State::on(const WorkerFailed& e) {
   }
   // It may be a node whose connection here is broken as well.
   if (e.fact.claim && e.fact.claim->fault == Fault::lost && !e.fact.claim->ranks.empty()) {
-    const Member* blamed = epoch()->with_rank(e.fact.claim->ranks.front());
+    const Participant* blamed = epoch()->with_rank(e.fact.claim->ranks.front());
     const Node* node = blamed ? nodes.find(blamed->session) : nullptr;
     if (node && node->gone) return lose({{node->session, break_text(*node)}});
   }
@@ -384,7 +384,7 @@ void Rounds::State::on(const WorkerFailed& e) {
 }
 
 void Rounds::State::on(const WorkerLeft& e) {
-  const Member* place = at_work(e.session, e.epoch);
+  const Participant* place = at_work(e.session, e.epoch);
   if (!place) return;
   if (auto news = epoch()->take_exit(*place, e.rank)) put(std::move(*news));
 }
@@ -400,7 +400,7 @@ void Rounds::State::on(const WorkersEnded& e) {
     nodes.hear(e.session, now);
     return finished() ? void() : consider_gathering();
   }
-  const Member* place = at_work(e.session, e.epoch);
+  const Participant* place = at_work(e.session, e.epoch);
   if (!place) return;
   const WorkersEnded& end = epoch()->take_end(e);
   if (end.outcome == Outcome::stopped && !epoch()->ending()) {

@@ -350,6 +350,9 @@ struct Incarnation {
   std::uint64_t first_here = 0;
   /// Until then they may come back, and go on in the place of others that have begun meanwhile.
   Clock::time_point return_by = Clock::time_point::max();
+  /// No epoch begins with this number or a lower one, also where its nodes come back with a lower
+  /// one: it was given to somebody.
+  std::uint64_t epoch_given = 0;
 };
 
 /// A node hosts the job in place of one that is lost.

@@ -1,5 +1,7 @@
 #include "rendezvous/service/job_journal.hpp"
 
+#include "runtime/base/os/random.hpp"
+
 #include <algorithm>
 
 namespace dlaunch::rendezvous {
@@ -33,5 +35,7 @@ void MemoryJournal::job_forgotten(const std::string& job) {
   forgotten_.epoch = std::max(forgotten_.epoch, found->second.epoch);
   records_.erase(found);
 }
+
+std::uint64_t MemoryJournal::memory() const { return random_number(); }
 
 }  // namespace dlaunch::rendezvous

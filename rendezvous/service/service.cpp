@@ -42,7 +42,7 @@ Service::State::State(boost::asio::io_context& context, ServiceRules allowed, Lo
       rules(std::move(allowed)),
       log(std::move(to)),
       journal(keep),
-      memory(random_number()),
+      memory(keep == nullptr ? random_number() : keep->memory()),
       server(context, *this, rules.limits),
       timer(context),
       began(Clock::now()),
@@ -54,10 +54,8 @@ Service::State::State(boost::asio::io_context& context, ServiceRules allowed, Lo
   server.on_failed(
       [this](store::ConnectionId who, const std::string& sentence) { on_failed(who, sentence); });
   if (journal != nullptr) {
-    for (const auto& record : journal->load()) {
-      epoch_max = std::max(epoch_max, record.epoch);
-      incarnation_max = std::max(incarnation_max, record.incarnation);
-    }
+    load_before();
+    if (auto* const commits = journal->commits()) server.hold_for(*commits);
   }
   if (rules.taken_over) {
     epoch_max = std::max(epoch_max, rules.taken_over->place.epoch);
@@ -137,10 +135,12 @@ void Service::State::on_message(store::ConnectionId who, const wire::FrameHeader
                                 BytesView payload) {
   const auto found = callers.find(who);
   if (found == callers.end()) return;  // It is being let go.
+  const auto began_at = Clock::now();
   // By value: what is done may end it.
   const Caller caller = found->second;
   dispatch(who, caller, header.type, payload);
   arm();
+  message_times.add(Clock::now() - began_at);
 }
 
 void Service::State::dispatch(store::ConnectionId who, const Caller& caller, wire::Type type,
@@ -155,8 +155,9 @@ void Service::State::dispatch(store::ConnectionId who, const Caller& caller, wir
                     " cannot be read; use the same dlaunch everywhere"}});
   };
   if (type == message::Join::type) {
-    return with(std::type_identity<message::Join>{},
-                [&](message::Join m) { join(who, std::move(m)); });
+    with(std::type_identity<message::Join>{}, [&](message::Join m) { join(who, std::move(m)); });
+    if (!early.empty() && find_before(caller.job) == nullptr) call_early(caller.job);
+    return;
   }
   if (type == message::Heartbeat::type) tell(who, message::Heartbeat{});
   Job* job = find(caller.job);
@@ -210,6 +211,7 @@ void Service::State::on_closed(store::ConnectionId who, bool goodbye) {
   const Caller caller = found->second;
   joined(who, false);
   callers.erase(found);
+  std::erase_if(early, [&](const Early& each) { return each.connection == who; });
   if (const auto of = connections_of.find(caller.job); --of->second == 0) connections_of.erase(of);
   const auto own = connected.find(caller.session);
   if (own != connected.end() && own->second == who) connected.erase(own);
@@ -250,6 +252,7 @@ void Service::State::join(store::ConnectionId who, message::Join message) {
     job->members[session].connection = who;
     return tell(who, *job->finished);
   }
+  if (job == nullptr && came_after_restart(who, name, message)) return;
   if (job == nullptr || job->finished) make_place(Clock::now());
   if (const auto no = objection(job, session, message)) {
     const bool named = is_name(message.offer.id);
@@ -325,6 +328,11 @@ std::optional<message::Refused> Service::State::objection(const Job* job, Sessio
     return refused(exit_code::unreachable, "this rendezvous has " + std::to_string(unfinished()) +
                                                " jobs already, which is the limit");
   }
+  if (journal != nullptr && !message.holding) {
+    if (const auto why = journal->refusal(); !why.empty()) {
+      return refused(exit_code::unreachable, "this rendezvous takes no new job: " + why);
+    }
+  }
   return std::nullopt;
 }
 
@@ -338,7 +346,9 @@ Job& Service::State::open_job(const std::string& name, const message::Join& mess
   }
   const std::uint64_t incarnation = incarnation_max = new_incarnation(incarnation_max);
   // Nothing that was since counts where it began before this service did.
-  if (message.holding && message.holding->incarnation < incarnation_first) epoch = epoch_before;
+  if (message.holding && message.holding->incarnation < incarnation_first) {
+    epoch = find_before(name) ? 0 : epoch_before;
+  }
   forget_some();
   // To a rendezvous that a node hosts none comes back: without that node the job is over.
   const auto return_by = rules.only_job.empty()
@@ -349,7 +359,9 @@ Job& Service::State::open_job(const std::string& name, const message::Join& mess
   job.incarnation = incarnation;
   std::optional<Hosting> hosting;
   if (!rules.only_job.empty()) hosting = Hosting{std::exchange(rules.taken_over, std::nullopt)};
-  job.rounds = Rounds(epoch, {incarnation, incarnation_first, return_by}, name, std::move(hosting));
+  job.rounds = Rounds(epoch, {incarnation, incarnation_first, return_by, epoch_before}, name,
+                      std::move(hosting));
+  known_before.erase(name);
   ++totals.jobs_opened;
   if (journal != nullptr) journal->job_opened(name, incarnation);
   return job;
@@ -361,8 +373,10 @@ void Service::State::turn_away(store::ConnectionId who, const std::string& job,
   tell(who, refusal);
   server.close(who);
   if (log) {
-    log({LogLine::Level::warning, job,
-         (node.empty() ? "a node" : "node " + node) + " was refused: " + refusal.reason});
+    log({.level = LogLine::Level::warning,
+         .job = job,
+         .sentence = (node.empty() ? "a node" : "node " + node) + " was refused: " + refusal.reason,
+         .event = LogLine::Event::refused});
   }
 }
 
@@ -389,35 +403,6 @@ void Service::adopt(unique_fd connected) {
 }
 
 store::Server& Service::server() { return state_->server; }
-
-std::vector<NamedJobStatus> Service::jobs() const {
-  std::vector<NamedJobStatus> found;
-  for (auto& [name, job] : state_->jobs) {
-    state_->refresh(job);
-    state_->schedule(job);
-    const auto usage = state_->server.usage(job.space);
-    auto& line = found.emplace_back(
-        NamedJobStatus{name, job.incarnation, job.rounds.status(), usage.keys, usage.bytes});
-    if (!job.finished) continue;
-    line.status.state = JobStatus::State::finished;
-    line.status.exit_code = job.finished->exit_code;
-  }
-  state_->arm();
-  return found;
-}
-
-store::Counters Service::counters() const { return state_->server.counters(); }
-
-Totals Service::totals() const {
-  Totals totals = state_->totals;
-  totals.connections = state_->callers.size();
-  if (const auto& memory = state_->rules.limits.memory) {
-    totals.memory_used = memory->used;
-    totals.memory_max = memory->max;
-    totals.memory_refusals = memory->refused;
-  }
-  return totals;
-}
 
 void Service::change(const ServiceRules& rules) {
   state_->rules.jobs_max = rules.jobs_max;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "rendezvous/rounds/rounds.hpp"
+#include "rendezvous/service/histogram.hpp"
 #include "rendezvous/service/job_journal.hpp"
 #include "runtime/base/os/unique_fd.hpp"
 #include "runtime/store/server/server.hpp"
@@ -10,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <boost/asio/io_context.hpp>
@@ -40,10 +42,15 @@ struct ServiceRules {
 /// A line for the log: what happened to which job, as a sentence.
 struct LogLine {
   enum class Level { debug, info, warning, error };
+  /// What kind of step in a job's life this is; `other` is none.
+  enum class Event { other, standing, epoch, stopping, lost, evicted, refused, finished };
   Level level = Level::info;
   std::string job;
   std::string sentence;
   bool told = false;  ///< The job's nodes hear of it, too.
+  Event event = Event::other;
+  std::uint64_t epoch = 0;  ///< The job's at that time; 0: none yet, or the line concerns no job.
+  int attempt = 0;          ///< Likewise.
 };
 
 struct NamedJobStatus {
@@ -52,6 +59,7 @@ struct NamedJobStatus {
   JobStatus status;
   std::size_t keys = 0;
   std::size_t bytes = 0;
+  std::optional<Finish> finish = std::nullopt;  ///< Set once the job is over.
 };
 
 /// Counts of what has happened since the service began.
@@ -88,6 +96,11 @@ class Service {
   store::Server& server();
 
   std::vector<NamedJobStatus> jobs() const;
+  /// The first job whose name sorts after `name`; nullopt: there is none. To read all of
+  /// them without holding up the loop, ask for one at a time.
+  std::optional<NamedJobStatus> job_after(std::string_view name) const;
+  /// How long the service took with each message of an agent.
+  const Histogram& message_times() const;
   store::Counters counters() const;
   Totals totals() const;
   /// From now on these hold: jobs_max, nodes_per_job_max, connections_per_job_max, asked_time_max

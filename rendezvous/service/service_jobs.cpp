@@ -82,7 +82,7 @@ void Service::State::apply(Job& job, const Admit& effect) {
     begin_epoch(job, admission.epoch, admission.world_size);
     ++totals.rounds_closed;
     if (std::exchange(job.attempt, admission.attempt) < admission.attempt) ++totals.restarts;
-    note(LogLine::Level::info, job,
+    note(LogLine::Level::info, LogLine::Event::epoch, job,
          "epoch " + std::to_string(admission.epoch) + ", attempt " +
              std::to_string(admission.attempt) + ": " + std::to_string(admission.node_count) +
              " nodes, " + std::to_string(admission.world_size) + " ranks");
@@ -102,7 +102,10 @@ void Service::State::begin_epoch(Job& job, std::uint64_t epoch, int world_size) 
   job.world_size = world_size;
   store::Limits limits = rules.limits;
   limits.contributors = std::max(contributors_least, world_size);
-  job.space = server.add_space(epoch, limits);
+  job.space =
+      journal == nullptr
+          ? server.add_space(epoch, limits)
+          : server.add_space(epoch, limits, journal->space(job.name, job.incarnation, epoch));
   job.host = place_of_host(job);
   job.successors.clear();
 }
@@ -135,13 +138,13 @@ void Service::State::apply(Job& job, const Stop& effect) {
   tell(member->second.connection, message::Stopped{effect});
   if (effect.cause == Stop::Cause::evicted) {
     ++totals.evictions;
-    note(LogLine::Level::warning, job,
+    note(LogLine::Level::warning, LogLine::Event::evicted, job,
          "node " + member->second.node + " was given up: " + effect.reason);
     member->second.epoch = 0;
     member->second.evicted = true;
     server.seat(member->second.connection, store::no_space);
   } else if (std::exchange(job.stopping, effect.epoch) != effect.epoch) {
-    note(LogLine::Level::warning, job,
+    note(LogLine::Level::warning, LogLine::Event::stopping, job,
          "epoch " + std::to_string(effect.epoch) + " is stopped: " + effect.reason);
   }
 }
@@ -155,7 +158,8 @@ void Service::State::apply(Job& job, const RanksLost& effect) {
   }
   const std::string who = ranks(effect.first_rank, effect.count) + " on " + effect.host;
   const bool left = effect.how.left();  // It is a failure only if somebody waits for them.
-  note(left ? LogLine::Level::debug : LogLine::Level::warning, job,
+  note(left ? LogLine::Level::debug : LogLine::Level::warning,
+       left ? LogLine::Event::other : LogLine::Event::lost, job,
        who + (left ? " " : " lost: ") + text_of(effect.how));
   tell_all(job, lost, [&](Session session, const Member& member) {
     return session != effect.except && member.epoch == effect.epoch;
@@ -173,7 +177,7 @@ void Service::State::apply(Job& job, const RanksLost& effect) {
 void Service::State::apply(Job& job, const Standing& effect) {
   const message::Standing standing{effect};
   if (effect.to == 0) {
-    note(LogLine::Level::info, job, effect.sentence);
+    note(LogLine::Level::info, LogLine::Event::standing, job, effect.sentence);
     tell_all(job, standing, [](Session, const Member&) { return true; });
   } else if (const auto member = job.members.find(effect.to); member != job.members.end()) {
     tell(member->second.connection, standing);
@@ -185,7 +189,8 @@ void Service::State::apply(Job& job, const Finish& effect) {
   job.finished = message::Finished{effect};
   if (journal != nullptr) journal->job_finished(job.name, effect.exit_code);
   job.forget = Clock::now() + rules.remember;
-  note(effect.exit_code == 0 ? LogLine::Level::info : LogLine::Level::error, job,
+  note(effect.exit_code == 0 ? LogLine::Level::info : LogLine::Level::error,
+       LogLine::Event::finished, job,
        "finished with exit code " + std::to_string(effect.exit_code) + ": " + effect.sentence);
   tell_all(job, *job.finished, [](Session, const Member&) { return true; });
   server.drop_space(job.space, "the job is over: " + effect.sentence);
@@ -197,8 +202,9 @@ void Service::State::apply(Job& job, const Finish& effect) {
   call_when_idle();
 }
 
-void Service::State::note(LogLine::Level level, const Job& job, std::string sentence) const {
-  if (log) log({level, job.name, std::move(sentence), true});
+void Service::State::note(LogLine::Level level, LogLine::Event event, const Job& job,
+                          std::string sentence) const {
+  if (log) log({level, job.name, std::move(sentence), true, event, job.epoch, job.attempt});
 }
 
 // ---- The successors of this node as the host ----
@@ -342,6 +348,8 @@ void Service::State::arm() {
   auto next = Clock::time_point::max();
   if (!deadlines.empty()) next = deadlines.begin()->first;
   if (!unjoined.empty()) next = std::min(next, unjoined.front().first);
+  next = std::min(next, forget_before);
+  if (!early.empty()) next = std::min(next, early_until);
   if (!visitors.empty()) next = std::min(next, visitors.front().first);
   if (next < armed) arm_at(next);
 }
@@ -367,6 +375,8 @@ void Service::State::arm_at(Clock::time_point when) {
 
 void Service::State::on_time() {
   const auto now = Clock::now();
+  if (!early.empty() && early_until <= now) call_early({});
+  if (forget_before <= now) forget_those_before();
   close_strangers(now);
   std::vector<Job*> due;
   for (const auto& [when, job] : deadlines) {

@@ -37,7 +37,8 @@ store::ConnectionId Service::State::stranger_to_go(Clock::time_point now) {
     while (!strangers->empty()) {
       const auto [when, who] = strangers->front();
       const auto caller = callers.find(who);
-      const bool stranger = caller != callers.end() && !caller->second.joined;
+      const bool stranger =
+          caller != callers.end() && !caller->second.joined && !is_early(who);
       if (stranger && when - patience + joins_slowly > now) break;
       strangers->pop_front();
       if (!stranger) continue;
@@ -53,7 +54,7 @@ void Service::State::close_strangers(Clock::time_point now) {
     const store::ConnectionId who = unjoined.front().second;
     unjoined.pop_front();
     const auto caller = callers.find(who);
-    if (caller == callers.end() || caller->second.joined) continue;
+    if (caller == callers.end() || caller->second.joined || is_early(who)) continue;
     ++totals.never_joined;
     server.close(who);
   }

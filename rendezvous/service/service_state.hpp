@@ -22,7 +22,8 @@
 
 /// The inside of Service, for the files that implement it and nobody else: service.cpp hears
 /// connections and turns what they say into events, service_jobs.cpp carries out the effects and
-/// keeps time, service_limits.cpp knows which connections have to go.
+/// keeps time, service_limits.cpp knows which connections have to go, service_status.cpp shows what
+/// there is.
 namespace dlaunch::rendezvous {
 
 /// An agent process that has joined a job.
@@ -98,6 +99,19 @@ struct Service::State final : store::Host, std::enable_shared_from_this<State> {
   bool idle() const;
   void call_when_idle();
 
+  // ---- The jobs of earlier services: service_before.cpp ----
+
+  void load_before();
+  /// Null: none of that name is known, or it has been opened since.
+  const JobRecord* find_before(std::string_view name) const;
+  /// True where the node is told that its job has ended, or that it has to wait for those that have
+  /// a place in it.
+  bool came_after_restart(store::ConnectionId who, const std::string& name, message::Join& join);
+  bool is_early(store::ConnectionId who) const;
+  /// Those who came early to this job, or to any where it is empty, join now.
+  void call_early(const std::string& name);
+  void forget_those_before();
+
   // ---- Events and effects ----
 
   void step(Job& job, const Event& event, Clock::time_point now);
@@ -113,7 +127,11 @@ struct Service::State final : store::Host, std::enable_shared_from_this<State> {
   void make_place(Clock::time_point now);
   void begin_epoch(Job& job, std::uint64_t epoch, int world_size);
   std::optional<HostPlace> place_of_host(const Job& job) const;
-  void note(LogLine::Level level, const Job& job, std::string sentence) const;
+  void note(LogLine::Level level, LogLine::Event event, const Job& job, std::string sentence) const;
+
+  // ---- What it looks like ----
+
+  NamedJobStatus status_of(const Job& job) const;
 
   // ---- The successors of this node as the host ----
 
@@ -190,7 +208,19 @@ struct Service::State final : store::Host, std::enable_shared_from_this<State> {
   std::uint64_t epoch_before = 0;       ///< The last that is known of before this service.
   std::uint64_t incarnation_first = 0;  ///< No job of before this service has this one or a higher.
   const Clock::time_point began;        ///< When it was started.
-  Totals totals;                        ///< Save for the connections and the memory.
+  /// The jobs of earlier services that have not been opened since, and until when they are known.
+  std::map<std::string, JobRecord, std::less<>> known_before;
+  Clock::time_point forget_before = Clock::time_point::max();
+  /// Nodes that came to a job of an earlier service before those that have a place in it.
+  struct Early {
+    store::ConnectionId connection = 0;
+    std::string job;
+    message::Join join;
+  };
+  std::deque<Early> early;
+  Clock::time_point early_until = Clock::time_point::min();
+  Totals totals;  ///< Save for the connections and the memory.
+  Histogram message_times;
   bool draining = false;
   boost::asio::steady_timer farewell_timer;
   Clock::duration farewell_max{};

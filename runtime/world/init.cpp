@@ -11,7 +11,7 @@
 namespace dlaunch {
 namespace {
 
-Joining joining_of(Place place, const Environment& environment, const InitOptions& options,
+Joining joining_of(WorldPlace place, const Environment& environment, const InitOptions& options,
                    const std::string& url) {
   Joining joining;
   if (const auto found = environment.find(table_variable); found != environment.end()) {
@@ -25,7 +25,7 @@ Joining joining_of(Place place, const Environment& environment, const InitOption
   return joining;
 }
 
-World world_of_one(Place place, const std::string& url) {
+World world_of_one(WorldPlace place, const std::string& url) {
   place.info.hostname = own_hostname();
   place.info.init_method = url;
   return World(std::move(place.info), std::make_shared<LocalStore>());
@@ -53,7 +53,7 @@ World init_from_variables(const Environment& environment, const InitOptions& opt
   if (launcher == Launcher::dlaunch) return init_from_agent(environment, options);
   Asked asked;
   asked.master = true;
-  Place place = place_from(environment, launcher, asked);
+  WorldPlace place = place_from(environment, launcher, asked);
   if (place.info.size == 1) return world_of_one(std::move(place), "env://");
   refuse_torchrun_port(environment);
   Joining joining = joining_of(std::move(place), environment, options, "env://");
@@ -68,7 +68,7 @@ World init_from_url(const InitUrl& parsed, const std::string& url, const InitOpt
   asked.rank = parsed.rank >= 0 ? parsed.rank : options.rank;
   asked.size = parsed.world_size >= 0 ? parsed.world_size : options.world_size;
   const Launcher launcher = launcher_of(environment);
-  Place place = place_from(environment, launcher, asked);
+  WorldPlace place = place_from(environment, launcher, asked);
   if (parsed.scheme == InitUrl::Scheme::tcp) {
     place.info.master_addr = parsed.host;
     place.info.master_port = std::to_string(parsed.port);

@@ -19,7 +19,7 @@ namespace dlaunch {
 
 /// A rank on its way in.
 struct Joining {
-  Place place;
+  WorldPlace place;
   Clock::time_point deadline;
   InitOptions options;
   std::string mesh_host = "127.0.0.1";  ///< This rank's data plane listens there, if it must bind.

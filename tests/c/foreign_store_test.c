@@ -121,7 +121,12 @@ static dl_status erase(void* self, const char* key, int* existed) {
 static const char* last_message(void* self) {
   return ((const Table*)self)->broken ? "the table is broken" : "";
 }
-static void release(void* self) { ++((Table*)self)->released; }
+static void release(void* self) {
+  Table* table = self;
+  pthread_mutex_lock(&table->mutex);
+  ++table->released;
+  pthread_mutex_unlock(&table->mutex);
+}
 
 static const dl_store_ops ops = {sizeof(dl_store_ops), set,   get,          wait_for, add,
                                  compare_set,          erase, last_message, release};

@@ -10,7 +10,7 @@ import sys
 SKIPPED = 77
 LICENCES = {"Apache-2.0", "BSL-1.0", "MIT", "Zlib", "BSD-3-Clause", "LGPL-2.1-or-later",
             "GPL-3.0-or-later WITH GCC-exception-3.1", "GPL-2.0-only WITH Linux-syscall-note",
-            "Apache-2.0 WITH LLVM-exception"}
+            "Apache-2.0 WITH LLVM-exception", "blessing"}
 DOCUMENT = {"spdxVersion", "dataLicense", "SPDXID", "name", "documentNamespace", "creationInfo",
             "documentDescribes", "packages", "files", "relationships"}
 KINDS = {"DESCRIBES", "CONTAINS", "STATIC_LINK", "DYNAMIC_LINK"}

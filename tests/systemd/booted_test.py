@@ -57,6 +57,13 @@ def starts_by_a_connection(booted, daemon):
     assert "dlaunch_connections_accepted_total 1\n" in daemon.page("/metrics")
 
 
+def logs_with_fields(booted, daemon):
+    """By the journal's own socket, which the unit lets it reach."""
+    lines = daemon.run("journalctl", "-u", UNIT, "-o", "json", "--no-pager", "SYSLOG_IDENTIFIER=dlaunchd").stdout
+    ready = next(line for line in map(json.loads, lines.splitlines()) if line["MESSAGE"].startswith("ready pid="))
+    assert ready["_TRANSPORT"] == "journal" and ready["PRIORITY"] == "6", ready
+
+
 def is_confined(booted, daemon):
     status = booted.run("cat", f"/proc/{daemon.property('MainPID')}/status").stdout
     fields = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
@@ -118,7 +125,7 @@ def main(build):
         with Booted(files) as booted:
             daemon = Daemon(booted)
             drop_in(booted, "[Service]\nWatchdogSec=1s\nRestartSec=10ms\n")
-            for step in (starts_by_a_connection, is_confined, reloads,
+            for step in (starts_by_a_connection, logs_with_fields, is_confined, reloads,
                          is_restarted_by_the_watchdog, stops, refuses_to_be_exposed):
                 try:
                     step(booted, daemon)

@@ -60,9 +60,12 @@ inline constexpr Family family_of<Shared> = Family::shared;
 /// A family, and one of its algorithms.
 class Algorithm {
  public:
-  constexpr Algorithm(Messages one) noexcept : Algorithm(family_of<Messages>, one) {}
-  constexpr Algorithm(ByNode one) noexcept : Algorithm(family_of<ByNode>, one) {}
-  constexpr Algorithm(Shared one) noexcept : Algorithm(family_of<Shared>, one) {}
+  constexpr Algorithm(Messages one) noexcept
+      : Algorithm(family_of<Messages>, static_cast<std::uint8_t>(one)) {}
+  constexpr Algorithm(ByNode one) noexcept
+      : Algorithm(family_of<ByNode>, static_cast<std::uint8_t>(one)) {}
+  constexpr Algorithm(Shared one) noexcept
+      : Algorithm(family_of<Shared>, static_cast<std::uint8_t>(one)) {}
 
   constexpr Family family() const noexcept { return family_; }
   /// The algorithm, where `One` is those of its family.
@@ -75,9 +78,8 @@ class Algorithm {
   constexpr bool operator==(const Algorithm&) const noexcept = default;
 
  private:
-  template <class One>
-  constexpr Algorithm(Family family, One one) noexcept
-      : family_(family), number_(static_cast<std::uint8_t>(one)) {}
+  constexpr Algorithm(Family family, std::uint8_t number) noexcept
+      : family_(family), number_(number) {}
 
   Family family_;
   std::uint8_t number_;

@@ -108,6 +108,18 @@ Aggregates::Verdict Aggregates::contribute(const Contribution& what) {
   return {State::complete, {}, aggregate.last, aggregate.last_too_big};
 }
 
+void Aggregates::restore(std::string_view name, std::uint64_t round,
+                         std::shared_ptr<const Bytes> block, std::string_view too_big) {
+  const auto [at, is_new] = aggregates_.emplace(std::string(name), Aggregate{});
+  if (!is_new) return;
+  Aggregate& aggregate = at->second;
+  aggregate.round = round + 1;
+  aggregate.has_last = true;
+  aggregate.last = std::move(block);
+  aggregate.last_too_big = too_big;
+  bytes_ += name.size() + sizeof(Aggregate) + held_by(aggregate);
+}
+
 bool Aggregates::lacks(std::string_view name, int contributor, int count) const {
   const auto found = aggregates_.find(name);
   return found != aggregates_.end() && found->second.count == count && contributor < count &&

@@ -38,6 +38,10 @@ class Aggregates {
   explicit Aggregates(std::size_t block_bytes_max) : block_bytes_max_(block_bytes_max) {}
 
   Verdict contribute(const Contribution& what);
+  /// The round of that name is complete, with this outcome, and nobody has arrived since. To be
+  /// called before anybody contributes to it.
+  void restore(std::string_view name, std::uint64_t round, std::shared_ptr<const Bytes> block,
+               std::string_view too_big);
   /// The first contributors that the open round lacks, at most `most`, and how many it lacks in
   /// all; none when nobody has arrived.
   std::pair<std::vector<int>, std::size_t> missing(std::string_view name, std::size_t most) const;

@@ -112,6 +112,7 @@ KeyValues::State::Entry& KeyValues::State::put(Map::iterator at, std::string_vie
 
 void KeyValues::State::changed(Map::iterator entry, bool created, std::optional<BytesView> before,
                                Effects& out) {
+  if (log != nullptr) log->stored(entry->first, entry->second.value, 0, {});
   if (waits.any(Channel::watch)) {
     if (const auto* watchers = waits.listeners(Channel::watch, entry->first)) {
       const auto kind = created ? KeyChange::Kind::created : KeyChange::Kind::updated;
@@ -125,6 +126,7 @@ void KeyValues::State::changed(Map::iterator entry, bool created, std::optional<
 bool KeyValues::State::remove(std::string_view key, Effects& out) {
   const auto found = map.find(key);
   if (found == map.end()) return false;
+  if (log != nullptr) log->erased(key);
   unlease(key, found->second);
   bytes -= key.size() + found->second.value.size();
   if (waits.any(Channel::watch)) {
@@ -172,6 +174,9 @@ void KeyValues::set_leased(Caller by, std::string_view key, BytesView value, std
   if (std::holds_alternative<Refused>(out[before].answer)) return;
   s.map.find(key)->second.owner = owner;
   s.leases.hold(owner, key, lease, now);
+  if (s.log != nullptr) {
+    s.log->stored(key, value, owner, std::chrono::ceil<std::chrono::milliseconds>(lease));
+  }
 }
 
 void KeyValues::renew(std::uint64_t owner, Clock::time_point now) {
@@ -364,6 +369,18 @@ void KeyValues::list_page(Caller by, std::string_view prefix, std::optional<std:
 
 void KeyValues::count(Caller by, Effects& out) {
   answer(out, by, Number{static_cast<std::int64_t>(size())});
+}
+
+void KeyValues::log_to(ChangeLog& log) { state_->log = &log; }
+
+void KeyValues::restore_key(std::string_view key, BytesView value, std::uint64_t owner,
+                            Clock::duration lease, Clock::time_point now) {
+  State& s = *state_;
+  const auto [at, is_new] =
+      s.map.emplace(std::string(key), State::Entry{Bytes(value.begin(), value.end()), owner});
+  if (!is_new) return;
+  s.bytes += key.size() + value.size();
+  if (owner != 0) s.leases.hold(owner, key, lease, now);
 }
 
 bool KeyValues::dissolve(std::size_t keys) {

@@ -70,6 +70,9 @@ struct Limits {
   std::shared_ptr<MemoryBudget> memory;  ///< Shared with others; null: nobody counts.
 };
 
+class ChangeLog;
+struct CompleteRound;
+
 /// One namespace of the store: map, counters, queues, leases, waiters, watches, aggregates. Pure:
 /// it reads no clock and no socket; `now` comes in, effects come out, appended to `out` in the
 /// order in which they are to be sent. Not thread-safe. Every request is answered exactly once,
@@ -161,6 +164,15 @@ class KeyValues {
 
   std::size_t size() const;
   std::size_t bytes() const;
+
+  /// `log`, which outlives this, hears of every change from now on.
+  void log_to(ChangeLog& log);
+  /// A key, the next entry of a queue and a complete round as a log has heard of them: to be told
+  /// before anything is asked, without answers and limits. A lease begins anew.
+  void restore_key(std::string_view key, BytesView value, std::uint64_t owner,
+                   Clock::duration lease, Clock::time_point now);
+  void restore_entry(std::string_view queue, BytesView value);
+  void restore_round(const CompleteRound& round);
 
  private:
   struct State;

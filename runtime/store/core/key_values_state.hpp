@@ -1,6 +1,7 @@
 #pragma once
 
 #include "runtime/store/core/aggregates.hpp"
+#include "runtime/store/core/change_log.hpp"
 #include "runtime/store/core/key_map.hpp"
 #include "runtime/store/core/key_values.hpp"
 #include "runtime/store/core/leases.hpp"
@@ -34,6 +35,7 @@ struct KeyValues::State {
   using Map = KeyMap<Entry>;
 
   Limits limits;
+  ChangeLog* log = nullptr;  ///< Null: nobody wants to hear of changes.
   Map map;
   ByName<std::deque<Bytes>> queues;
   Waits waits;

@@ -138,6 +138,7 @@ void KeyValues::push(Caller by, std::string_view queue, BytesView value, Effects
   }
   found->second.emplace_back(value.begin(), value.end());
   s.bytes += value.size();
+  if (s.log != nullptr) s.log->pushed(queue, value);
   ++s.queued;
 
   const auto* listeners = s.waits.listeners(Channel::exists, queue);
@@ -157,6 +158,7 @@ void KeyValues::try_pop(Caller by, std::string_view queue, Effects& out) {
   State& s = *state_;
   const auto found = s.queues.find(queue);
   if (found == s.queues.end()) return answer(out, by, Popped{});
+  if (s.log != nullptr) s.log->popped(queue);
   auto& values = found->second;
   Popped popped{static_cast<std::int64_t>(values.size()), std::move(values.front())};
   values.pop_front();
@@ -167,6 +169,22 @@ void KeyValues::try_pop(Caller by, std::string_view queue, Effects& out) {
     s.queues.erase(found);
   }
   answer(out, by, std::move(popped));
+}
+
+void KeyValues::restore_entry(std::string_view queue, BytesView value) {
+  State& s = *state_;
+  auto found = s.queues.find(queue);
+  if (found == s.queues.end()) {
+    found = s.queues.emplace(std::string(queue), std::deque<Bytes>{}).first;
+    s.bytes += queue.size();
+  }
+  found->second.emplace_back(value.begin(), value.end());
+  s.bytes += value.size();
+}
+
+void KeyValues::restore_round(const CompleteRound& round) {
+  Aggregates& aggregates = round.gathers ? state_->gathers : state_->barriers;
+  aggregates.restore(round.name, round.round, round.block, round.too_big);
 }
 
 void KeyValues::pop(Caller by, std::string_view queue, Clock::time_point deadline, Effects& out) {
@@ -234,6 +252,9 @@ void KeyValues::State::aggregate(Kind kind, Caller by, const Aggregates::Contrib
       return;
     }
     case Aggregates::State::complete:
+      if (log != nullptr) {
+        log->completed({gather, what.name, what.round, verdict.block, verdict.too_big});
+      }
       reply(by);
       if (const auto* waiting = waits.listeners(channel, what.name)) {
         for (const Waits::Id id : std::vector(waiting->begin(), waiting->end())) {

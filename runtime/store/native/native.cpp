@@ -190,6 +190,10 @@ bool NativeSession::dispatch(const wire::FrameHeader& header, BytesView payload)
   spaces_.touch(*space_);
   if (wire::is_change(header.type)) {
     if (answered_before(header)) return true;
+    if (std::string why = space_->refusal(); !why.empty()) {
+      fail(header.request, Errc::refused, std::move(why));
+      return true;
+    }
     change_ = header.request;
   }
   if (spaces_.backend_ != nullptr) {
@@ -269,7 +273,9 @@ void NativeSession::pass_on(const wire::FrameHeader& header, BytesView payload, 
   if (state_ != State::welcomed || header.request == 0) return;
   wire::encode_frame(out_.buffer(), {0, header.type, header.flags, header.request, epoch()},
                      payload);
-  if (remember && replies_ != nullptr) replies_->remember(header.request, header.type, payload);
+  if (remember && replies_ != nullptr) {
+    space_->remember(session_, *replies_, header.request, header.type, payload);
+  }
 }
 
 template <class Message>
@@ -283,7 +289,8 @@ void NativeSession::send(std::uint64_t request, const Message& message, std::uin
   // A pop that waited is answered when another change, or none, is under way.
   constexpr bool pop = Message::type == wire::Type::popped;
   if (replies_ != nullptr && request != 0 && (request == change_ || pop)) {
-    replies_->remember(request, Message::type, BytesView(out).subspan(at + wire::header_bytes));
+    space_->remember(session_, *replies_, request, Message::type,
+                     BytesView(out).subspan(at + wire::header_bytes));
   }
 }
 

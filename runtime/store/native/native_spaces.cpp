@@ -27,6 +27,34 @@ std::optional<Clock::time_point> NativeSpace::next_deadline() const {
   return next ? std::min(*next, left_.front().first) : left_.front().first;
 }
 
+void NativeSpace::keep(KeptSpace kept, Clock::time_point now) {
+  SpaceContents& held = kept.contents;
+  for (const auto& each : held.keys) {
+    values.restore_key(each.key, each.value, each.owner, each.lease, now);
+  }
+  for (const auto& [queue, value] : held.entries) values.restore_entry(queue, value);
+  for (const auto& each : held.rounds) {
+    values.restore_round({each.gathers, each.name, each.round, each.block, each.too_big});
+  }
+  for (const auto& each : held.answers) {
+    replies_of(each.session).remember(each.request, each.type, each.payload);
+  }
+  for (auto& [session, known] : known_) leave(session, now);
+  journal_ = std::move(kept.journal);
+  if (journal_) values.log_to(*journal_);
+  values.settle();
+}
+
+void NativeSpace::remember(std::uint64_t session, Replies& replies, std::uint64_t request,
+                           wire::Type type, BytesView payload) {
+  replies.remember(request, type, payload);
+  if (journal_) journal_->answered(session, request, type, payload);
+}
+
+void NativeSpace::forget(std::uint64_t session) {
+  if (known_.erase(session) != 0 && journal_) journal_->forgot(session);
+}
+
 Replies& NativeSpace::replies_of(std::uint64_t session) {
   Known& known = known_.try_emplace(session, memory_).first->second;
   known.here = true;
@@ -48,7 +76,7 @@ void NativeSpace::forget_oldest() {
   left_.pop_front();
   const auto known = known_.find(session);
   if (known == known_.end() || known->second.here || known->second.forget != when) return;
-  known_.erase(known);
+  forget(session);
 }
 
 NativeSpaces::NativeSpaces(Host& host, const Limits& limits) : host_(host) {
@@ -74,6 +102,7 @@ void NativeSpaces::drop(SpaceId id, std::string_view why) {
   for (const std::uint64_t client : space->clients()) {
     clients_.find(client)->second->sit(nullptr, why);
   }
+  if (space->journal_) space->journal_->dropped();
   if (space->scheduled_) deadlines_.erase({*space->scheduled_, id});
   const auto found = spaces_.find(id);
   if (space->values.size() > keys_per_tick) leaving_.push_back(std::move(found->second));
@@ -84,6 +113,15 @@ void NativeSpaces::drop(SpaceId id, std::string_view why) {
 void NativeSpaces::dissolve() {
   if (leaving_.empty()) return;
   if (!leaving_.back()->values.dissolve(keys_per_tick)) leaving_.pop_back();
+}
+
+SpaceId NativeSpaces::add(std::uint64_t epoch, const Limits& limits, KeptSpace kept,
+                          Clock::time_point now) {
+  const SpaceId id = add(epoch, limits);
+  NativeSpace& space = *find(id);
+  space.keep(std::move(kept), now);
+  touch(space);
+  return id;
 }
 
 bool NativeSpaces::seat(std::uint64_t client, SpaceId id) {

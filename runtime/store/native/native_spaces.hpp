@@ -4,6 +4,7 @@
 #include "runtime/store/core/session.hpp"
 #include "runtime/store/native/backend.hpp"
 #include "runtime/store/native/host.hpp"
+#include "runtime/store/native/space_journal.hpp"
 #include "runtime/store/protocol/replies.hpp"
 
 #include <cstdint>
@@ -35,7 +36,14 @@ class NativeSpace final : public Namespace {
   /// It sits here no longer, and may come back and repeat what was not answered.
   void leave(std::uint64_t session, Clock::time_point now);
   /// It will not come back.
-  void forget(std::uint64_t session) { known_.erase(session); }
+  void forget(std::uint64_t session);
+  /// The session's next change was answered so; it is remembered, and kept where that is done.
+  void remember(std::uint64_t session, Replies& replies, std::uint64_t request, wire::Type type,
+                BytesView payload);
+  /// Before anybody sits here: what it held goes in, and its changes to the journal.
+  void keep(KeptSpace kept, Clock::time_point now);
+  /// Why no change may be made now; empty: it may.
+  std::string refusal() const { return journal_ ? journal_->refusal() : std::string(); }
 
   const SpaceId id;
   const std::optional<std::uint64_t> epoch;
@@ -54,6 +62,7 @@ class NativeSpace final : public Namespace {
   /// Ordered, so that nodes stay where they are. A session that has changed nothing is not in it.
   std::map<std::uint64_t, Known> known_;
   std::deque<std::pair<Clock::time_point, std::uint64_t>> left_;  ///< In the order of leaving.
+  std::unique_ptr<SpaceJournal> journal_;  ///< Null: it ends with the server.
   const std::shared_ptr<MemoryBudget> memory_;
   bool touched_ = false;
   std::optional<Clock::time_point> scheduled_;  ///< As in NativeSpaces::deadlines_.
@@ -71,6 +80,8 @@ class NativeSpaces {
   std::unique_ptr<Session> open(std::uint64_t client, Outbox& out);
 
   SpaceId add(std::uint64_t epoch, const Limits& limits);
+  /// The same, of one that outlives the server.
+  SpaceId add(std::uint64_t epoch, const Limits& limits, KeptSpace kept, Clock::time_point now);
   /// Clients that sit in it sit nowhere then, and their waits are refused with Errc::aborted and
   /// `why`.
   void drop(SpaceId id, std::string_view why);

@@ -74,7 +74,30 @@ void Connection::close() {
   closing_ = true;
 }
 
+void Connection::hold(std::uint64_t change, std::uint64_t durable) {
+  while (!holds_.empty() && holds_.front().change <= durable) {
+    released_ = holds_.front().end;
+    holds_.pop_front();
+  }
+  if (change <= durable) return;  // Then nothing waits any more.
+  const std::uint64_t end = gone_ + left_bytes();
+  if (holds_.empty()) {
+    released_ = std::max(released_, gone_);
+    if (end > released_) holds_.push_back({change, end});
+  } else if (holds_.back().change == change) {
+    holds_.back().end = end;
+  } else if (end > holds_.back().end) {
+    holds_.push_back({change, end});
+  }
+}
+
+std::size_t Connection::sendable() const {
+  return holds_.empty() ? left_bytes() : static_cast<std::size_t>(released_ - gone_);
+}
+
 void Connection::discard() noexcept {
+  gone_ += left_bytes();
+  holds_.clear();
   chunks_.clear();
   sealed_.clear();
   queued_ = sent_ = sealed_sent_ = shared_ = 0;
@@ -102,6 +125,7 @@ void Connection::recycle(Bytes& buffer) {
 
 void Connection::sent(std::size_t bytes) {
   sent_ += bytes;
+  gone_ += bytes;
   while (!chunks_.empty() && sent_ >= chunks_.front().bytes().size()) {
     const std::size_t size = chunks_.front().bytes().size();
     sent_ -= size;
@@ -114,7 +138,7 @@ void Connection::sent(std::size_t bytes) {
 
 /// Most have one chunk to send, and without descriptors the simpler call does.
 ssize_t Connection::send_one() {
-  const BytesView left = chunks_.front().bytes().subspan(sent_);
+  const BytesView left = chunks_.front().bytes().subspan(sent_, sendable());
   return ::send(socket.get(), left.data(), left.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
@@ -125,7 +149,9 @@ ssize_t Connection::send_many(std::size_t& total) {
   for (const Chunk& chunk : chunks_) {
     // A frame with descriptors begins a message of its own: they arrive with its first byte.
     if (count == parts.size() || (count > 0 && !chunk.descriptors.empty())) break;
-    const BytesView left = chunk.bytes().subspan(count == 0 ? sent_ : 0);
+    const BytesView rest = chunk.bytes().subspan(count == 0 ? sent_ : 0);
+    const BytesView left = rest.first(std::min(rest.size(), sendable() - total));
+    if (left.empty() && count > 0) break;
     parts[count++] = {const_cast<std::byte*>(left.data()), left.size()};
     total += left.size();
     if (!chunk.descriptors.empty()) break;
@@ -160,9 +186,9 @@ TlsChannel::Fed Connection::unseal(BytesView in, Bytes& plain) {
 
 /// False when TLS has failed. Descriptors cannot travel so, and only a unix socket has any.
 bool Connection::seal_some() {
-  while (!chunks_.empty() && sealed_.size() < sealed_bytes_max) {
+  while (sendable() > 0 && sealed_.size() < sealed_bytes_max) {
     const BytesView left = chunks_.front().bytes().subspan(sent_);
-    const BytesView part = left.first(std::min(left.size(), sealed_bytes_max));
+    const BytesView part = left.first(std::min({left.size(), sealed_bytes_max, sendable()}));
     if (!tls_->seal(part, sealed_)) return false;
     sent(part.size());
   }
@@ -172,7 +198,7 @@ bool Connection::seal_some() {
 Connection::Flushed Connection::flush_sealed() {
   for (;;) {
     if (tls_->established() && !seal_some()) return Flushed::broken;
-    if (sealed_sent_ == sealed_.size()) return Flushed::all;
+    if (sealed_sent_ == sealed_.size()) return holds_.empty() ? Flushed::all : Flushed::held;
     const BytesView left = BytesView(sealed_).subspan(sealed_sent_);
     const ssize_t n = ::send(socket.get(), left.data(), left.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     if (n < 0 && errno == EINTR) continue;
@@ -188,9 +214,9 @@ Connection::Flushed Connection::flush_sealed() {
 Connection::Flushed Connection::flush() {
   dirty_ = false;
   if (tls_) return flush_sealed();
-  while (!chunks_.empty()) {
+  while (sendable() > 0) {
     const bool alone = chunks_.size() == 1 && chunks_.front().descriptors.empty();
-    std::size_t total = alone ? chunks_.front().bytes().size() - sent_ : 0;
+    std::size_t total = alone ? sendable() : 0;
     const ssize_t n = alone ? send_one() : send_many(total);
     if (n < 0) {
       if (errno == EINTR) continue;
@@ -201,7 +227,7 @@ Connection::Flushed Connection::flush() {
     sent(static_cast<std::size_t>(n));
     if (static_cast<std::size_t>(n) < total) return Flushed::blocked;
   }
-  return Flushed::all;
+  return holds_.empty() ? Flushed::all : Flushed::held;
 }
 
 }  // namespace dlaunch::store

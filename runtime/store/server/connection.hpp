@@ -6,6 +6,7 @@
 #include "runtime/store/tls/tls.hpp"
 
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <memory>
 #include <string>
@@ -55,7 +56,11 @@ class Connection final : public Outbox {
   /// A frame of its own, with descriptors.
   void send_with(Bytes frame, std::vector<unique_fd> descriptors);
 
-  enum class Flushed { all, blocked, broken };
+  /// What is queued by now goes out only when the change of this number is durable, as those up to
+  /// `durable` are. Numbers do not shrink from one call to the next.
+  void hold(std::uint64_t change, std::uint64_t durable);
+  /// held: all is sent but what waits for a change.
+  enum class Flushed { all, held, blocked, broken };
   /// Sends what the socket takes.
   Flushed flush();
   /// Forgets what is queued: the peer takes nothing more.
@@ -85,6 +90,7 @@ class Connection final : public Outbox {
   bool deaf = false;        ///< It takes nothing more; what it has said is still read.
   bool silent = false;      ///< Has not said anything on a port that must not mind.
   bool paused = false;      ///< Its session may hold requests that it has not taken up.
+  bool held = false;        ///< Is among those that wait for a change to be durable.
   bool unfinished = false;  ///< Its turn was over; it has another one, and is not read before.
   bool c10d = false;
   MemoryCharge charge;         ///< What the memory budget counts of it.
@@ -103,6 +109,9 @@ class Connection final : public Outbox {
   /// The last chunk grows behind our back; the others' sizes are in queued_.
   std::size_t tail_bytes() const { return chunks_.empty() ? 0 : chunks_.back().bytes().size(); }
   Chunk& begin_chunk();
+  std::size_t left_bytes() const { return queued_ + tail_bytes() - sent_; }
+  /// How many of the bytes that are left may go out.
+  std::size_t sendable() const;
   Flushed flush_sealed();
   bool seal_some();
   ssize_t send_one();
@@ -114,6 +123,15 @@ class Connection final : public Outbox {
   std::deque<Chunk> chunks_;
   std::size_t queued_ = 0;  ///< Bytes of all chunks but the last.
   std::size_t sent_ = 0;    ///< Bytes of the first chunk that are sent.
+  /// What was queued up to `end` waits for a change. Places are counted in bytes from the
+  /// connection's beginning.
+  struct Hold {
+    std::uint64_t change = 0;
+    std::uint64_t end = 0;
+  };
+  std::deque<Hold> holds_;
+  std::uint64_t gone_ = 0;      ///< The place of the first byte that is left.
+  std::uint64_t released_ = 0;  ///< With holds_: the place of the first byte that waits.
   std::unique_ptr<TlsChannel> tls_;
   Bytes sealed_;  ///< Ciphertext, of which sealed_sent_ bytes are sent.
   std::size_t sealed_sent_ = 0;

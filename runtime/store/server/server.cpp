@@ -139,6 +139,17 @@ SpaceId Server::add_space(std::uint64_t epoch, const Limits& limits) {
   return state_->native.add(epoch, limits);
 }
 
+SpaceId Server::add_space(std::uint64_t epoch, const Limits& limits, KeptSpace kept) {
+  return state_->native.add(epoch, limits, std::move(kept), Clock::now());
+}
+
+void Server::hold_for(Commits& commits) {
+  state_->commits = &commits;
+  commits.on_durable([state = std::weak_ptr(state_)] {
+    if (const auto self = state.lock(); self && !self->stopped) self->on_durable();
+  });
+}
+
 void Server::drop_space(SpaceId space, std::string_view why) {
   state_->native.drop(space, why);
   state_->send_soon();

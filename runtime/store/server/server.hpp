@@ -6,7 +6,9 @@
 #include "runtime/store/core/key_values.hpp"
 #include "runtime/store/native/backend.hpp"
 #include "runtime/store/native/host.hpp"
+#include "runtime/store/native/space_journal.hpp"
 #include "runtime/store/protocol/wire.hpp"
+#include "runtime/store/server/commits.hpp"
 #include "runtime/store/tls/tls.hpp"
 
 #include <cstdint>
@@ -110,6 +112,11 @@ class Server {
   /// refused. It has the limits of the server unless it is given its own.
   SpaceId add_space(std::uint64_t epoch);
   SpaceId add_space(std::uint64_t epoch, const Limits& limits);
+  /// The same, of one that outlives the server where `kept` has a journal.
+  SpaceId add_space(std::uint64_t epoch, const Limits& limits, KeptSpace kept);
+  /// From now on what is said waits until what was recorded before is durable. To be called before
+  /// anybody connects; `commits` outlives the server.
+  void hold_for(Commits& commits);
   /// Clients that sit in it sit nowhere then; their waits are refused with Errc::aborted and `why`.
   void drop_space(SpaceId space, std::string_view why);
   /// The connection's store requests go there from now on; to no_space: are refused. Its waits

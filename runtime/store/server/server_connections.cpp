@@ -59,12 +59,11 @@ void Server::State::on_event(Connection& connection, std::uint32_t events, Clock
   if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) == 0 || connection.ended) return;
   // Its last words are heard before its end is.
   if (connection.unfinished) return;
-  const ssize_t size =
-      ::recv(connection.socket.get(), scratch.data(), scratch.size(), MSG_DONTWAIT);
+  const ssize_t size = ::recv(connection.socket.get(), scratch.get(), read_bytes, MSG_DONTWAIT);
   if (size > 0) {
     connection.heard = now;
     if (!connection.closing()) {
-      feed(connection, BytesView(scratch).first(static_cast<std::size_t>(size)), now);
+      feed(connection, BytesView(scratch.get(), static_cast<std::size_t>(size)), now);
     }
   } else if (size == 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)) {
     end(connection);
@@ -141,6 +140,7 @@ void Server::State::begin_c10d() {
 }
 
 void Server::State::flush_dirty(Clock::time_point now) {
+  if (commits != nullptr) commits->seal();
   // Ending a session may make others dirty, so the list can grow meanwhile.
   for (std::size_t i = 0; i < dirty.size(); ++i) {
     Connection& connection = *dirty[i];
@@ -153,6 +153,7 @@ void Server::State::flush_dirty(Clock::time_point now) {
 void Server::State::flush(Connection& connection, Clock::time_point now) {
   if (connection.ended) return;
   if (connection.deaf) return connection.discard();
+  if (commits != nullptr) connection.hold(commits->recorded(), commits->durable());
   if (connection.failed()) return failed(&connection, "its answer could not be made");
   const auto flushed = connection.flush();
   const std::size_t limit = connection.c10d ? c10d_queued_bytes_max : queued_bytes_max;
@@ -167,11 +168,26 @@ void Server::State::flush(Connection& connection, Clock::time_point now) {
       return hear_out(connection, now);
     case Connection::Flushed::blocked:
       return set_interest(connection, connection.congested() ? EPOLLOUT : EPOLLIN | EPOLLOUT);
+    case Connection::Flushed::held:
+      if (!std::exchange(connection.held, true)) held.push_back(connection.id);
+      return set_interest(connection, connection.congested() ? 0U : std::uint32_t{EPOLLIN});
     case Connection::Flushed::all:
       if (connection.closing()) return linger(connection, now);
       // A session that has paused goes on in a later turn, so that it cannot keep the others out.
       return set_interest(connection, connection.paused ? EPOLLOUT : EPOLLIN);
   }
+}
+
+void Server::State::on_durable() {
+  batch([this] {
+    const auto now = Clock::now();
+    for (const ConnectionId id : std::exchange(held, {})) {
+      Connection* connection = find(id);
+      if (connection == nullptr) continue;
+      connection->held = false;
+      flush(*connection, now);
+    }
+  });
 }
 
 /// The peer is gone, or reads no more. Its earlier words lie in the socket: the last words of a

@@ -116,6 +116,8 @@ struct Server::State final : Host, Connection::Owner, std::enable_shared_from_th
   void begin_c10d();
   void flush_dirty(Clock::time_point now);
   void flush(Connection& connection, Clock::time_point now);
+  /// What was held back for the changes that are durable now goes out.
+  void on_durable();
   /// Closing a socket with unread input would reset it, and the peer would miss why it was refused.
   void hear_out(Connection& connection, Clock::time_point now);
   void linger(Connection& connection, Clock::time_point now);
@@ -160,7 +162,10 @@ struct Server::State final : Host, Connection::Owner, std::enable_shared_from_th
   Bytes plain;  ///< The plaintext of one read of one connection.
   std::size_t queued_bytes_max = Connection::queued_bytes_max;
   std::vector<Bytes> spare;
-  Bytes scratch = Bytes(256u << 10);  ///< One read of one connection.
+  static constexpr std::size_t read_bytes = 256u << 10;
+  /// One read of one connection. Left as it is: to clear it would cost more than a small job's
+  /// store does.
+  std::unique_ptr<std::byte[]> scratch{new std::byte[read_bytes]};
   NativeSpaces native{*this, limits};
   std::unique_ptr<c10d::Namespace> c10d;  ///< From start on.
   std::vector<Listener> listeners;
@@ -168,6 +173,8 @@ struct Server::State final : Host, Connection::Owner, std::enable_shared_from_th
   ConnectionId next_id = 1;
   std::optional<std::set<std::string>> c10d_hosts;  ///< Numeric; nullopt: all.
 
+  Commits* commits = nullptr;       ///< Null: nothing has to wait for a change to be durable.
+  std::vector<ConnectionId> held;   ///< Have something that waits for it.
   ConnectionLimits connection_limits;
   std::map<std::string, std::size_t> per_peer;  ///< Connections of an address.
   std::deque<ConnectionId> unfinished;          ///< Their turn was over before they were done.

@@ -146,13 +146,13 @@ Launcher launcher_of(const Environment& environment) {
   return Launcher::none;
 }
 
-Place place_from(const Environment& environment, Launcher launcher, const Asked& asked) {
+WorldPlace place_from(const Environment& environment, Launcher launcher, const Asked& asked) {
   const Names& names = names_of(launcher);
   std::string size_name = names.size;
   if (launcher == Launcher::slurm && !value_of(environment, size_name)) size_name = slurm_job_size;
   require_variables(environment, launcher, asked, size_name);
 
-  Place place;
+  WorldPlace place;
   WorldInfo& info = place.info;
   info.size = asked.size >= 0 ? asked.size : *number_of(environment, size_name, 1, world_size_max);
   info.rank = asked.rank >= 0 ? asked.rank : *number_of(environment, names.rank, 0, world_size_max);

@@ -31,7 +31,7 @@ struct Asked {
 };
 
 /// What an environment says about a process's place.
-struct Place {
+struct WorldPlace {
   WorldInfo info;        ///< master_addr and master_port are empty where the environment has none.
   bool on_node = false;  ///< The ranks within the node and of the node are known, too.
 };
@@ -39,7 +39,7 @@ struct Place {
 /// Reads the variables of `launcher` (none reads as `variables`). Throws Error{misuse} with one
 /// sentence that names every missing variable, or the first wrong one, its value and what it may
 /// be.
-Place place_from(const Environment& environment, Launcher launcher, const Asked& asked = {});
+WorldPlace place_from(const Environment& environment, Launcher launcher, const Asked& asked = {});
 
 /// A TCP port 1..65535 from its decimal form; Error{misuse} with `name` in the sentence.
 int parse_port(const std::string& name, const std::string& text);

@@ -135,7 +135,9 @@ TEST_CASE("bench: registered buffers, in which calls work in place") {
 }
 
 TEST_CASE("bench over two nodes of one host: they share memory, or do not") {
-  for (const auto& [sharing, transport] : {std::pair("host", "shared memory"), {"node", "TCP"}}) {
+  for (const auto& each : {std::pair("host", "shared memory"), {"node", "TCP"}}) {
+    const char* const sharing = each.first;
+    const char* const transport = each.second;
     CAPTURE(sharing);
     const auto port = free_port();
     const Words line = {"bench",

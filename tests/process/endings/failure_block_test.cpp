@@ -149,6 +149,7 @@ TEST_CASE("SIGSEGV: the core file, or why there is none") {
   if (pattern.starts_with("/")) std::filesystem::remove(core);
 }
 
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // They need that memory.
 TEST_CASE("a rank that the kernel kills for lack of memory") {
   const SmallGroup group;
   if (group.path().empty()) return testing::skipped("no cgroup with a memory limit can be made");
@@ -169,6 +170,7 @@ TEST_CASE("a rank that the kernel kills for lack of memory") {
     CHECK(field_of(block, "try") == "fewer workers (--nproc-per-node), or a higher limit");
   }
 }
+#endif
 
 TEST_CASE("somebody kills a rank, and memory was not why") {
   Job job(rank1("kill -9 $$"));

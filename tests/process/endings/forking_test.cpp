@@ -29,7 +29,7 @@ TEST_CASE("a child that is forked and ends leaves its rank's memory and connecti
     Nodes nodes("2", running(mode, {}), {"--nproc-per-node", "2"});
     nodes.add({"--node-id", "a"});
     nodes.add({"--node-id", "b"});
-    for (const std::size_t node : {0, 1}) {
+    for (const std::size_t node : {0u, 1u}) {
       CHECK(nodes[node].wait().code == 0);
       CHECK_MESSAGE(count(nodes[node].out(), ": all right") == 2, nodes[node].err());
     }

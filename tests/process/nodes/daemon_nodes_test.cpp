@@ -84,12 +84,12 @@ TEST_CASE("an unfinished job refuses a second one under its id, and both sides s
   Job b(node("b", works));
   REQUIRE(a.saw("READY"));
   REQUIRE(b.saw("READY"));
-  Job other(node("c", {all_reduce}));
-  CHECK(other.wait().code == 64);
-  INFO(other.err());
-  CHECK(contains(other.err(), "the job 'j' has run for"));
-  CHECK(contains(other.err(), "on 2 nodes, a and b"));
-  CHECK(contains(other.err(), "another --rdzv-id"));
+  Job third(node("c", {all_reduce}));
+  CHECK(third.wait().code == 64);
+  INFO(third.err());
+  CHECK(contains(third.err(), "the job 'j' has run for"));
+  CHECK(contains(third.err(), "on 2 nodes, a and b"));
+  CHECK(contains(third.err(), "another --rdzv-id"));
   REQUIRE(daemon.job().saw("node c was refused: the job 'j'"));
   Job twin(node("a", works));
   CHECK(twin.wait().code == 64);

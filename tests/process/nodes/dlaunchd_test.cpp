@@ -163,8 +163,9 @@ TEST_CASE("a job as the pages show it, from its first node to its end") {
   second.welcome();
   second.tell(join("b", 2));
   const auto place = first.hear<message::Admitted>().admission;
+  // What is shown may be a second old.
+  daemon.await_page("/api/v1/jobs/a%20job", "\"state\": \"running\"");
   const std::string shown = daemon.page("/api/v1/jobs/a%20job");
-  CHECK(shown.find("\"state\": \"running\"") != std::string::npos);
   CHECK(shown.find("\"host\": \"host-b\"") != std::string::npos);
   CHECK(shown.find("\"world_size\": 8") != std::string::npos);
   const std::string metrics = daemon.page("/metrics");
@@ -186,6 +187,35 @@ TEST_CASE("a job as the pages show it, from its first node to its end") {
   daemon.await_page("/readyz", "503");
   daemon.signal(SIGTERM);
   CHECK(daemon.process.wait() == 0);
+}
+
+TEST_CASE("events as they happen, and a log of JSON") {
+  Daemon daemon;
+  Process reader({"/bin/sh", "-c", "exec curl -sN http://" + daemon.http.to_string() + "/events"},
+                 {{"PATH", "/usr/bin:/bin"}});
+  reader.read_until("retry: 2000\n");
+  RunningJob job(daemon.rendezvous, "watched", 1);
+  reader.read_until("\"job\":\"watched\",\"event\":\"epoch\"");
+  job.end(3);
+  reader.read_until("\"event\":\"finished\",\"level\":\"error\"");
+  CHECK(daemon.page("/metrics").find("dlaunch_event_readers 1\n") != std::string::npos);
+
+  Process json({program, "--listen", "127.0.0.1:0", "--http", "off", "--log-format", "json"}, {});
+  json.read_until("\"level\":\"info\",\"message\":\"ready pid=" + std::to_string(json.pid()) + " ");
+  REQUIRE(::kill(json.pid(), SIGTERM) == 0);
+  CHECK(json.wait() == 0);
+}
+
+TEST_CASE("a browser may not read the status for another site's page") {
+  const Daemon daemon;
+  for (const char* header : {"Host: rebound.example", "Origin: http://evil.example"}) {
+    const std::string options = "-H '" + std::string(header) + "'";
+    for (const char* path : {"/", "/healthz", "/metrics", "/events", "/api/v1/jobs"}) {
+      CHECK(daemon.page(path, options).ends_with("403"));
+    }
+  }
+  CHECK(daemon.page("/healthz", "-H 'Host: localhost:8080' -H 'Origin: http://localhost:8080'") ==
+        "ok\n200");
 }
 
 TEST_CASE("draining: no new job; the one that runs may end") {
@@ -302,8 +332,7 @@ TEST_CASE("garbage on the rendezvous, and clients that hang on the pages, harm n
     garbage.say("GET / HTTP/1.1\r\n\r\n");
     CHECK(garbage.read(1).empty());
   }
-  CHECK(daemon.page("/metrics").find("dlaunch_connections_garbage_total 50\n") !=
-        std::string::npos);
+  daemon.await_page("/metrics", "dlaunch_connections_garbage_total 50\n");
   std::vector<unique_fd> mute;
   for (int i = 0; i < 200; ++i) mute.push_back(connect_tcp(daemon.http, soon()));
   job.agent.tell(rendezvous::message::Heartbeat::type, {});

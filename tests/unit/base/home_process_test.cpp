@@ -55,6 +55,7 @@ TEST_CASE("a child of another thread is not at home") {
   CHECK(right);
 }
 
+#ifndef __SANITIZE_THREAD__  // It makes a fork of vfork.
 TEST_CASE("a child that has its parent's memory until it executes something is at home") {
   static HomeProcess parents;
   const pid_t child = ::vfork();
@@ -64,3 +65,4 @@ TEST_CASE("a child that has its parent's memory until it executes something is a
   CHECK(status == 0);
   CHECK(parents.is_here());
 }
+#endif

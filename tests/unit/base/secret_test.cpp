@@ -149,7 +149,7 @@ TEST_CASE("a secret file has to belong to us alone") {
   };
   CHECK(read(folder.write("good", std::string(good_hex) + "\n", 0600)) == wanted);
   CHECK(read(folder.write("read-only", good_hex, 0400)) == wanted);
-  for (const ::mode_t mode : {0640, 0604, 0620, 0602, 0644}) {
+  for (const ::mode_t mode : {0640u, 0604u, 0620u, 0602u, 0644u}) {
     const std::string path = folder.write("open", good_hex, mode);
     const std::string why = refusal([&] { read_secret_file(path); });
     CHECK(says(why, "chmod 600 " + path));

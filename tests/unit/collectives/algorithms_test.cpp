@@ -274,10 +274,12 @@ template <class T>
 void check_any_order(const Reduction& reduction, int size, std::size_t count) {
   using Algorithm = void (*)(Mesh&, std::span<std::byte>, const Reducer&);
   const auto wanted = folded<T>(reduction, size, count);
-  for (const auto& [name, algorithm] : std::vector<std::pair<const char*, Algorithm>>{
+  for (const auto& each : std::vector<std::pair<const char*, Algorithm>>{
            {"chosen", [](Mesh&m, std::span<std::byte> x, const Reducer&f) { all_reduce(m, x, f); }},
            {"ring", &all_reduce_ring},
            {"halving", &all_reduce_halving}}) {
+    const char* const name = each.first;
+    const Algorithm algorithm = each.second;
     std::vector<std::vector<T>> results(static_cast<std::size_t>(size));
     const std::string error = run_meshes(size, Copying::late, [&](Mesh& mesh) {
       auto& x = results[static_cast<std::size_t>(mesh.rank())];
@@ -285,7 +287,7 @@ void check_any_order(const Reduction& reduction, int size, std::size_t count) {
       algorithm(mesh, bytes_of(x), Reducer(reduction, dtype_of<T>::value, false));
     });
     CHECK_MESSAGE(error.empty(), error << " (" << name << ", " << size << " ranks)");
-    for (const auto& each : results) CHECK(same(each, results[0]));
+    for (const auto& result : results) CHECK(same(result, results[0]));
     int wrong = 0;
     for (std::size_t i = 0; i < count; ++i) {
       const double got = static_cast<double>(static_cast<float>(results[0][i]));

@@ -49,7 +49,7 @@ std::vector<int> content(std::size_t count, int seed) {
 }  // namespace
 
 TEST_CASE("a program that sleeps in poll hears of messages") {
-  for (const std::size_t count : {0, 1, 1000, 40000, 2000000}) {
+  for (const std::size_t count : {0u, 1u, 1000u, 40000u, 2000000u}) {
     check_all(run_ranks(2, [&](const World& world) {
       Communicator comm(world);
       comm.set_timeout(60s);
@@ -81,7 +81,7 @@ TEST_CASE("a program that sleeps in poll hears of collectives, of all communicat
       Communicator twin = comm.duplicate();
       const int descriptor = comm.descriptor();
       CHECK(twin.descriptor() == descriptor);
-      for (const std::size_t count : {1, 1000, 300000}) {
+      for (const std::size_t count : {1u, 1000u, 300000u}) {
         for (int round = 0; round < 5; ++round) {
           std::vector<int> x(count, 1), y(count, comm.rank());
           std::vector<Work> works;

@@ -200,9 +200,10 @@ TEST_CASE("three ranks of which each makes another call") {
 }
 
 TEST_CASE("another root, in every operation that has one, at the next call at the latest") {
-  for (const auto& [name, operation] : rooted_operations()) {
+  for (const auto& each : rooted_operations()) {
+    const auto& operation = each.second;
     for (const std::size_t count : {8U, 100'000U}) {
-      CAPTURE(name);
+      CAPTURE(each.first);
       CAPTURE(count);
       // Over connections each takes the moment after which ranks tell whom they wait for.
       check_pair(operation(0, count), operation(1, count), {count == 8 ? 2U : 3U});

@@ -139,7 +139,7 @@ TEST_CASE("a column receives what has fewer elements") {
 }
 
 TEST_CASE("a message that is too long fails its receive alone, and is there for the next") {
-  for (const std::size_t count : {3, 3000, 300000}) {
+  for (const std::size_t count : {3u, 3000u, 300000u}) {
     check_all(run_ranks(2, [&](const World& world) {
       Communicator comm(world, "pair");
       comm.set_timeout(60s);

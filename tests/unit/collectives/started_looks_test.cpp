@@ -65,7 +65,7 @@ TEST_CASE("calls of every size end in whichever way each rank waits for them") {
       comm.set_timeout(60s);
       const auto ranks = static_cast<std::size_t>(comm.size());
       int way = comm.rank();
-      for (const std::size_t count : {0, 1, 30, 31, 1000, 40'000, 300'000}) {
+      for (const std::size_t count : {0u, 1u, 30u, 31u, 1000u, 40'000u, 300'000u}) {
         for (int turn = 0; turn < 4; ++turn, ++way) {
           std::vector<float> x(count, static_cast<float>(comm.rank())), in(count * ranks, 2);
           std::vector<float> out(count * ranks), root(count, static_cast<float>(comm.rank()));

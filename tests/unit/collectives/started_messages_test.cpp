@@ -47,7 +47,8 @@ TEST_CASE(
       for (int round = 0; round < rounds; ++round) {
         std::vector<std::vector<int>> out, in;
         for (int i = 0; i < window; ++i) {
-          const std::size_t count = std::array{0, 1, 2, 3, 14, 200, 3000, 40000}[shared() % 8];
+          const std::size_t count =
+              std::array{0u, 1u, 2u, 3u, 14u, 200u, 3000u, 40000u}[shared() % 8];
           out.push_back(content(count, comm.rank() + i));
           in.emplace_back(count, -1);
         }

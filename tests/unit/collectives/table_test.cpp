@@ -241,12 +241,14 @@ TEST_CASE("a table that cannot be read is an error that all ranks get alike") {
                     long_one = (folder.path() / "long").string();
   std::ofstream(wrong) << "dlaunch-table 1\nsize = 3\n";
   std::ofstream(long_one) << std::string(table_bytes_max + 1, '#');
-  for (const auto& [path, why] : std::vector<std::pair<std::string, std::string>>{
+  for (const auto& each : std::vector<std::pair<std::string, std::string>>{
            {wrong, "' of rank 0: line 2: 'size' names no line"},
            {long_one, "': it is longer than 64 KiB"},
            {"/nowhere", "DLAUNCH_TABLE: rank 0 cannot read '/nowhere': No such file"},
            {"/", "it is not a file"},
            {"/dev/zero", "it is not a file"}}) {
+    const auto& path = each.first;
+    const auto& why = each.second;
     const auto outcomes = run_ranks(2, [&](const World& world) {
       if (world.rank() == 0) publish_table(*world.store(), path);
       barrier(*world.store(), "told", world.rank(), world.size(),

@@ -519,12 +519,13 @@ TEST_CASE("which variables stand for a flag") {
 }
 
 TEST_CASE("the table: every default is one that its own option accepts") {
-  for (const auto& [option, apply] : option_rows()) {
+  for (const auto& row : option_rows()) {
+    const Option& option = row.option;
     CAPTURE(option.flag);
     CHECK(option_table().find(option.flag) == &option);
-    CHECK((apply == nullptr) == option.ends());
-    if (apply == nullptr || option.standard.empty()) continue;
+    CHECK((row.apply == nullptr) == option.ends());
+    if (row.apply == nullptr || option.standard.empty()) continue;
     Draft draft;
-    CHECK_FALSE(apply(draft, option.standard));
+    CHECK_FALSE(row.apply(draft, option.standard));
   }
 }

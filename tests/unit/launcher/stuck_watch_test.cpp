@@ -73,27 +73,27 @@ TEST_CASE("how long a call may wait is the launcher's to say, unless its communi
     bool is_over;
     int waiting;
   };
-  for (const auto& [launcher, own, waited, is_over, waiting] :
+  for (const Row& row :
        {Row{5s, 0s, 4900ms, false, 1}, Row{5s, 0s, 5s, true, 1}, Row{5s, 1s, 1s, true, 1},
         Row{5s, 9s, 5s, false, 1}, Row{5s, 9s, 4s, false, 0}, Row{5s, -1ms, 1h, false, 0},
         Row{0s, 0s, 1h, false, 0}, Row{0s, 1s, 999ms, false, 1}, Row{0s, 1s, 1s, true, 1}}) {
-    CAPTURE(launcher.count());
-    CAPTURE(own.count());
-    CAPTURE(waited.count());
+    CAPTURE(row.launcher.count());
+    CAPTURE(row.own.count());
+    CAPTURE(row.waited.count());
     Flight flight(nullptr, -1, {});
     const auto place = flight.join(77, "world", 0, 2);
-    flight.limit_waits(place, own);
+    flight.limit_waits(place, row.own);
     Flight::Entry call(flight, place, {.sequence = 1}, "train.cpp", 42);
     const Flight::Waiting seen(&call, {.sequence = 1}, 1);
     std::vector<RankSight> ranks(1);
     ranks[0].ring = &flight.ring();
     ranks[0].log = read_flight(flight.ring());
-    WaitTimes times(launcher);
+    WaitTimes times(row.launcher);
     times.look(ranks, Clock::time_point(1h));
-    const auto waits = times.look(ranks, Clock::time_point(1h + waited));
+    const auto waits = times.look(ranks, Clock::time_point(1h + row.waited));
     REQUIRE(waits.size() == 1);
-    CHECK(waits[0].is_over == is_over);
-    CHECK(waits[0].waiting == waiting);
+    CHECK(waits[0].is_over == row.is_over);
+    CHECK(waits[0].waiting == row.waiting);
   }
 }
 

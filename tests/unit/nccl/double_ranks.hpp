@@ -37,6 +37,13 @@ inline void leave_behind(Communicator&& comm) {
   dead->push_back(new Communicator(std::move(comm)));
 }
 
+#ifdef __SANITIZE_THREAD__
+/// Nor for lost threads.
+extern "C" [[gnu::used]] inline const char* __tsan_default_options() {
+  return "report_thread_leaks=0";
+}
+#endif
+
 /// The same elements, said to lie on a device, under an address at which the host faults.
 template <class T>
 TensorView on_device(std::vector<T>& elements, int device) {

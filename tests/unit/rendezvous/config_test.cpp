@@ -1,5 +1,6 @@
 #include "rendezvous/daemon/config.hpp"
 
+#include "rendezvous/daemon/open_journal.hpp"
 #include "rendezvous/daemon/memory_limit.hpp"
 
 #include <fstream>
@@ -100,9 +101,18 @@ TEST_CASE("a wrong command line: what, and what to do") {
   CHECK(bad({"--http", "0.0.0.0:80"}) ==
         "64 --http 0.0.0.0:80: the status is served on loopback only in this build; use "
         "127.0.0.1:PORT, and a proxy or 'ssh -L' to read it from elsewhere");
-  CHECK(bad({"--state", "sqlite:/var/lib/x"}) ==
-        "64 --state sqlite:/var/lib/x: not in this build, which keeps the jobs in memory; use "
-        "memory");
+  CHECK(bad({"--state", "etcd:http://127.0.0.1:2379"}) ==
+        "64 --state etcd:http://127.0.0.1:2379: not in this build, which keeps the jobs in memory; "
+        "use memory");
+  if (has_sqlite()) {
+    CHECK(good({"--state", "sqlite:/var/lib/x"}).state == "sqlite:/var/lib/x");
+    CHECK(bad({"--state", "sqlite:"}) ==
+          "64 --state sqlite:: a file is needed, as in sqlite:/var/lib/dlaunch/state.db");
+  } else {
+    CHECK(bad({"--state", "sqlite:/var/lib/x"}) ==
+          "64 --state sqlite:/var/lib/x: not in this build, which keeps the jobs in memory; use "
+          "memory");
+  }
   CHECK(bad({"--state", "disk"}) ==
         "64 --state disk: 'disk' is none of memory, sqlite:PATH, etcd:URL,...");
   CHECK(bad({"--job-max", "3"}) == "64 unknown option --job-max; did you mean --jobs-max?");
@@ -199,7 +209,7 @@ TEST_CASE("the packaged file shows every key with its default, and --help names 
   }
   const auto help = std::get<EarlyExit>(read({"--help"})).text;
   for (const auto& key : shown) CHECK(help.find("  --" + key + " ") != std::string::npos);
-  CHECK(shown.size() == 15);
+  CHECK(shown.size() == 16);
   const Config as_shown = good({}, active), standard = good({});
   CHECK(unchangeable(standard, as_shown).empty());
   CHECK(as_shown.rules.jobs_max == standard.rules.jobs_max);

@@ -5,10 +5,12 @@
 #include "runtime/base/os/socket.hpp"
 
 #include <array>
+#include <functional>
 #include <future>
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <boost/asio/executor_work_guard.hpp>
@@ -26,6 +28,15 @@ namespace {
 
 Clock::time_point soon() { return Clock::now() + 20s; }
 
+struct Flood : Feed {
+  std::string next() override { return std::string(64u << 10, 'x'); }
+};
+/// Says what it was given, once, to one of those that follow.
+struct Given : Feed {
+  std::string next() override { return std::exchange(text, {}); }
+  std::string text;
+};
+
 /// A server on a thread of its own that shows each path it is asked for.
 class Served {
  public:
@@ -34,7 +45,15 @@ class Served {
     address = local_address(listener.get());
     server_ = std::make_unique<HttpServer>(
         io_, std::move(listener),
-        [](std::string_view target) {
+        [this](const PageRequest& request) {
+          const std::string_view target = request.target;
+          if (target == "/headers") {
+            return Page{.body = std::string(request.host) + "|" + std::string(request.origin) +
+                                "|" + std::string(request.accept) + "|" +
+                                std::string(request.last_event_id)};
+          }
+          if (target == "/flood") return Page{.feed = std::make_shared<Flood>()};
+          if (target == "/feed") return Page{.feed = feed_};
           if (target == "/large") return Page{.body = std::string(64u << 20, 'x')};
           if (target == "/bug") throw std::runtime_error("a page that fails");
           return Page{.body = "at " + std::string(target)};
@@ -47,17 +66,33 @@ class Served {
     work_.reset();
   }
   std::size_t connections() {
-    std::promise<std::size_t> count;
-    boost::asio::post(io_, [&] { count.set_value(server_->connections()); });
-    return count.get_future().get();
+    return on_loop([this] { return server_->connections(); });
+  }
+  std::size_t followers() {
+    return on_loop([this] { return server_->followers(); });
+  }
+  /// What those that follow /feed hear next; one of them does.
+  void say(const std::string& text) {
+    on_loop([&] {
+      feed_->text = text;
+      server_->news();
+      return std::size_t{0};
+    });
   }
 
   Address address;
 
  private:
+  std::size_t on_loop(const std::function<std::size_t()>& act) {
+    std::promise<std::size_t> result;
+    boost::asio::post(io_, [&] { result.set_value(act()); });
+    return result.get_future().get();
+  }
+
   boost::asio::io_context io_{1};
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_{
       io_.get_executor()};
+  std::shared_ptr<Given> feed_ = std::make_shared<Given>();
   std::unique_ptr<HttpServer> server_;
   std::jthread thread_;
 };
@@ -138,6 +173,57 @@ TEST_CASE("what is not a read is refused, by number") {
   CHECK(code("GET /" + std::string(100'000, 'x') + " HTTP/1.1\r\n\r\n") == "HTTP/1.1 431");
   CHECK(asked(served.address, "POST / HTTP/1.1\r\nConnection: close\r\n\r\n")
             .find("Allow: GET, HEAD") != std::string::npos);
+}
+
+TEST_CASE("a page sees the headers it may need, and a browser what it may do with a page") {
+  Served served;
+  const std::string answer =
+      asked(served.address,
+            "GET /headers HTTP/1.1\r\nHost: h:1\r\norigin: http://o\r\nAccept: a/b, c/d\r\n"
+            "LAST-EVENT-ID: 7\r\nConnection: close\r\n\r\n");
+  CHECK(answer.ends_with("h:1|http://o|a/b, c/d|7"));
+  CHECK(answer.find("X-Content-Type-Options: nosniff\r\n") != std::string::npos);
+  CHECK(answer.find("Content-Security-Policy: default-src 'none'; frame-ancestors 'none'\r\n") !=
+        std::string::npos);
+  CHECK(answer.find("Cross-Origin-Resource-Policy: same-origin\r\n") != std::string::npos);
+  CHECK(code_of(asked(served.address,
+                      "GET /a HTTP/1.1\r\nHost: a\r\nHost: b\r\nConnection: close\r\n\r\n")) ==
+        "HTTP/1.1 400");
+}
+
+TEST_CASE("those that follow hear what is new, until they go") {
+  Served served;
+  {
+    Client client(served.address);
+    client.say("GET /feed HTTP/1.1\r\nHost: x\r\n\r\n");
+    CHECK(client.hear("\r\n\r\n").find("Connection: close") != std::string::npos);
+    served.say("first");
+    client.hear("first");
+    served.say("second");
+    client.hear("second");
+    CHECK(served.followers() == 1);
+  }
+  const auto deadline = soon();
+  while (served.followers() > 0) REQUIRE(Clock::now() < deadline);
+  // HEAD is told what it would get, and does not wait for it.
+  const std::string head = asked(served.address, "HEAD /feed HTTP/1.0\r\n\r\n");
+  CHECK(code_of(head) == "HTTP/1.0 200");
+}
+
+TEST_CASE("16 may follow, the next is told so, and one that does not read is cut off") {
+  Served served;
+  std::vector<Client> clients;
+  for (int i = 0; i < 16; ++i) {
+    clients.emplace_back(served.address);
+    clients.back().say("GET /flood HTTP/1.1\r\nHost: x\r\n\r\n");
+    CHECK(clients.back().hear("HTTP/1.1 200").starts_with("HTTP/1.1 200"));
+  }
+  const std::string next = asked(served.address, "GET /feed HTTP/1.0\r\n\r\n");
+  CHECK(code_of(next) == "HTTP/1.0 503");
+  CHECK(next.ends_with("16 readers follow already, which is the limit\n"));
+  CHECK(asked(served.address, "GET /a HTTP/1.0\r\n\r\n").ends_with("at /a"));
+  const auto deadline = soon();
+  while (served.followers() > 0) REQUIRE(Clock::now() < deadline);
 }
 
 TEST_CASE("a page that fails is a 500, and nothing else fails") {

@@ -85,3 +85,50 @@ TEST_CASE("new limits hold from now on") {
   });
   run_job(service, "a", 2);
 }
+
+TEST_CASE("a node that was away at its job's end and over a restart is told how it ended") {
+  MemoryJournal journal;
+  message::Join join = node("a", 1);
+  {
+    ServiceThread service({}, &journal);
+    join.holding = run_job(service, "a", 1).admission;
+  }
+  ServiceThread service({}, &journal);
+  AgentPeer agent(service.address, "a", 7);
+  agent.welcome();
+  agent.tell(join);
+  const auto finished = agent.hear<message::Finished>();
+  CHECK(finished.exit_code == 0);
+  CHECK(finished.sentence.find("the job ended with exit code 0 while this node was away") == 0);
+  // The id is free for others.
+  CHECK(run_job(service, "a", 8).admission.epoch > join.holding->epoch);
+}
+
+TEST_CASE("an id that was in use before a restart is its nodes' first") {
+  MemoryJournal journal;
+  message::Join a = node("a"), b = node("b");
+  {
+    ServiceThread service({}, &journal);
+    const Pair pair(service, "j", 1);
+    a.holding = pair.place_a.admission;
+    b.holding = pair.place_b.admission;
+  }
+  ServiceThread service({}, &journal);
+  AgentPeer early(service.address, "j", 9), gone(service.address, "j", 10);
+  for (AgentPeer* agent : {&early, &gone}) {
+    agent->welcome();
+    agent->tell(node("early"));
+    CHECK(agent->hear<message::Standing>().sentence.find(
+              "waits for the nodes of the job that runs under this id") != std::string::npos);
+  }
+  gone.hang_up();
+  AgentPeer first(service.address, "j", 1), second(service.address, "j", 2);
+  first.welcome();
+  first.tell(a);
+  second.welcome();
+  second.tell(b);
+  CHECK(early.hear<message::Refused>().reason.find("job 'j'") != std::string::npos);
+  first.tell(ended(a.holding->epoch));
+  second.tell(ended(b.holding->epoch));
+  CHECK(first.hear<message::Finished>().exit_code == 0);
+}

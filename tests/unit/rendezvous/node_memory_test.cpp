@@ -124,7 +124,7 @@ TEST_CASE("every epoch has fresh memory") {
   NodeMemory lender(host.io, std::move(host.door), host.warn());
   NodeMemory borrower(host.io, {}, host.warn());
   std::uint64_t before = 0;
-  for (const std::uint64_t epoch : {3, 4}) {
+  for (const std::uint64_t epoch : {3u, 4u}) {
     lender.begin(host.plan(true, epoch));
     borrower.begin(host.plan(false, epoch));
     CHECK(borrower.segment() == nullptr);
@@ -223,7 +223,7 @@ TEST_CASE("strangers change nothing") {
   NodeMemory lender(host.io, std::move(host.door), host.warn());
   NodeMemory borrower(host.io, {}, host.warn());
   const unique_fd silent = connect_unix(host.name, deadline_after(patience));
-  for (const std::size_t bytes : {1, 64, 200}) {
+  for (const std::size_t bytes : {1u, 64u, 200u}) {
     const unique_fd stranger = connect_unix(host.name, deadline_after(patience));
     const std::string noise(bytes, 'x');
     REQUIRE(::send(stranger.get(), noise.data(), bytes, MSG_NOSIGNAL) ==

@@ -46,7 +46,7 @@ TEST_CASE("an epoch by which no node here goes is forgotten") {
   Quorum quorum;
   quorum.begin(1, {1, 2, 3});
   quorum.begin(2, {1, 2, 3});
-  for (const Quorum::Session node : {1, 2, 3}) quorum.heard_of(node, 2);
+  for (const Quorum::Session node : {1u, 2u, 3u}) quorum.heard_of(node, 2);
   quorum.begin(3, {1, 2, 3});
   CHECK(quorum.of(1).nodes == 0);
   CHECK(quorum.of(2).nodes == 3);
@@ -67,7 +67,7 @@ TEST_CASE("the nodes of a lost host come together") {
   CHECK(muster.step(quorum, 2, 1, at(12)) == Muster::Step::give_up);
   come(3);
   CHECK(muster.step(quorum, 3, 1, at(1)) == Muster::Step::wait);
-  for (const Quorum::Session node : {1, 2, 3}) CHECK(muster.ended(node));
+  for (const Quorum::Session node : {1u, 2u, 3u}) CHECK(muster.ended(node));
   CHECK(muster.step(quorum, 3, 1, at(1)) == Muster::Step::close);
   CHECK(muster.step(quorum, 3, 4, at(1)) == Muster::Step::wait);
   CHECK(muster.step(quorum, 3, 4, at(12)) == Muster::Step::give_up);
@@ -81,7 +81,7 @@ TEST_CASE("three of five are enough, but not before the others have had their ti
   Quorum quorum;
   quorum.take_over(7, 5);
   Muster muster({1, 7, 5}, at(12));
-  for (const Quorum::Session node : {1, 2, 3}) {
+  for (const Quorum::Session node : {1u, 2u, 3u}) {
     quorum.came(node, 7);
     muster.came(node);
     muster.ended(node);

@@ -75,6 +75,32 @@ TEST_CASE("two nodes join, meet in the store, and finish") {
   CHECK(service.idle());
 }
 
+TEST_CASE("jobs can be looked at one by one, by name, and a look is no step") {
+  ServiceThread service;
+  Pair second(service, "b", 10);
+  Pair first(service, "a", 20);
+  first.succeed();
+  service.on_loop([](rendezvous::Service& live) {
+    const auto a = live.job_after("");
+    REQUIRE(a);
+    CHECK(a->job == "a");
+    REQUIRE(a->finish);
+    CHECK(a->finish->exit_code == 0);
+    const auto b = live.job_after("a");
+    REQUIRE(b);
+    CHECK(b->job == "b");
+    CHECK_FALSE(b->finish);
+    REQUIRE(b->status.nodes.size() == 2);
+    for (const auto& node : b->status.nodes) CHECK(Clock::now() - node.last_heard < 20s);
+    CHECK_FALSE(live.job_after("b"));
+    std::uint64_t messages = 0;
+    for (const auto count : live.message_times().counts) messages += count;
+    CHECK(messages >= 6);  // Four have joined, and two have ended.
+    return 0;
+  });
+  second.succeed();
+}
+
 TEST_CASE("a failure stops the others, and the next epoch's store is empty") {
   ServiceThread service;
   Pair job(service, "job", 10, node("a", 2, 1), node("b", 2, 1));

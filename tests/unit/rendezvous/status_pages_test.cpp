@@ -50,13 +50,39 @@ DaemonStatus sample() {
   status.counters.failed = 26;
   status.counters.greedy = 27;
   status.counters.crowded = 28;
-  status.process = {1024, 9, 100, 0.5};
+  status.loop_lag.add(3ms);
+  status.loop_lag.add(20ms);
+  status.loop_lag.add(1min);
+  status.draining = true;
+  status.jobs_max = 1024;
   return status;
 }
 
-Page page(std::string_view target, const std::string& unready = "") {
-  return page_at(target, {.status = sample, .unready = [&] { return unready; }});
+struct Quiet : Feed {
+  std::string next() override { return ""; }
+};
+
+StatusSource source() {
+  return {
+      .status = [] { return std::make_shared<const DaemonStatus>(sample()); },
+      .figures =
+          [] {
+            return ServingFigures{
+                .connections = 3, .followers = 2, .page_times = {}, .process = {1024, 9, 100, 0.5}};
+          },
+      .unhealthy = [] { return std::string(); },
+      .unready = [] { return std::string(); },
+      .events = [](std::string_view) { return std::make_shared<Quiet>(); }};
 }
+
+Page page(std::string_view target, std::string_view accept = "") {
+  return page_at(
+      {.target = target, .host = {}, .origin = {}, .accept = accept, .last_event_id = {}},
+      source());
+}
+
+constexpr std::string_view openmetrics =
+    "application/openmetrics-text;version=1.0.0,text/plain;q=0.5";
 
 std::string line_of(const std::string& text, const std::string& start) {
   std::istringstream lines(text);
@@ -72,13 +98,46 @@ TEST_CASE("health and readiness") {
   CHECK(page("/healthz").code == 200);
   CHECK(page("/healthz").body == "ok\n");
   CHECK(page("/readyz").code == 200);
-  CHECK(page("/readyz", "draining").code == 503);
-  CHECK(page("/readyz", "draining").body == "draining\n");
+  StatusSource ill = source();
+  ill.unready = [] { return std::string("draining"); };
+  ill.unhealthy = [] { return std::string("it stands"); };
+  PageRequest request;
+  request.target = "/readyz";
+  CHECK(page_at(request, ill).code == 503);
+  CHECK(page_at(request, ill).body == "draining\n");
+  request.target = "/healthz";
+  CHECK(page_at(request, ill).code == 503);
+  CHECK(page_at(request, ill).body == "it stands\n");
+}
+
+TEST_CASE("a loop that does not answer is told of, by every page that asks it") {
+  StatusSource mute = source();
+  mute.status = [] { return nullptr; };
+  for (const char* target : {"/metrics", "/api/v1/jobs", "/api/v1/jobs/train"}) {
+    PageRequest request;
+    request.target = target;
+    CHECK(page_at(request, mute).code == 503);
+    CHECK(page_at(request, mute).body == "the loop that serves the agents does not answer\n");
+  }
+}
+
+TEST_CASE("the page for people, and what it may load") {
+  const Page html = page("/");
+  CHECK(html.code == 200);
+  CHECK(html.content_type == "text/html; charset=utf-8");
+  CHECK(html.body.starts_with("<!doctype html>"));
+  CHECK(html.policy.find("script-src 'self'") != std::string::npos);
+  CHECK(html.policy.find("unsafe") == std::string::npos);
+  CHECK(page("/page.js").content_type == "text/javascript; charset=utf-8");
+  CHECK(page("/page.css").content_type == "text/css; charset=utf-8");
+  CHECK(page("/events").content_type == "text/event-stream");
+  CHECK(page("/events").feed);
 }
 
 TEST_CASE("unknown paths are 404, and say what is here") {
-  for (const char* target : {"/", "", "*", "/healthz/", "/api/v1/jobsx", "/api", "//healthz",
-                             "/../etc/passwd", "/api/v1/jobs/nobody", "/api/v1/jobs/"}) {
+  for (const char* target :
+       {"/index.html", "", "*", "/healthz/", "/api/v1/jobsx", "/api", "//healthz", "/../etc/passwd",
+        "/api/v1/jobs/nobody", "/api/v1/jobs/"}) {
     CHECK_MESSAGE(page(target).code == 404, target);
   }
   CHECK(page("/api/v1/jobs/%zz").code == 400);
@@ -99,6 +158,9 @@ TEST_CASE("a job in full") {
   CHECK(json["incarnation"] == 2);
   CHECK(json["exit_code"].is_null());
   CHECK(json["keys"] == 5);
+  CHECK(json["nodes_silent"] == 1);
+  CHECK(json["heartbeat_age_ms"] == 4000);
+  CHECK(json["first_failure"].is_null());
   REQUIRE(json["nodes"].size() == 2);
   CHECK(json["nodes"][1]["id"] == "b");
   CHECK(json["nodes"][1]["host"] == "host-b");
@@ -106,6 +168,29 @@ TEST_CASE("a job in full") {
   CHECK(json["nodes"][1]["first_rank"] == 8);
   CHECK(json["nodes"][1]["workers"] == 8);
   CHECK(json["nodes"][1]["heartbeat_age_ms"] == 4000);
+}
+
+TEST_CASE("a job that has failed shows its first failure, with its last words") {
+  NamedJobStatus failed = job("train", JobStatus::State::finished);
+  failed.finish = Finish{.exit_code = 1,
+                         .verdict = std::nullopt,
+                         .sentence = "rank 3 on host-b failed",
+                         .details = RankDetails{.rank = 3,
+                                                .local_rank = 1,
+                                                .node = "b",
+                                                .host = "host-b",
+                                                .pid = 77,
+                                                .time_ms = 5,
+                                                .error_file = "",
+                                                .message = "",
+                                                .last_lines = {"CUDA error", "\xff"}}};
+  const auto json = nlohmann::json::parse(job_json(failed, now));
+  CHECK(json["sentence"] == "rank 3 on host-b failed");
+  CHECK(json["first_failure"]["rank"] == 3);
+  CHECK(json["first_failure"]["host"] == "host-b");
+  CHECK(json["first_failure"]["last_lines"][0] == "CUDA error");
+  // Nobody waits for the nodes of a job that is over.
+  CHECK(json["heartbeat_age_ms"].is_null());
 }
 
 TEST_CASE("the list of jobs; names that are no text do not break it") {
@@ -118,42 +203,66 @@ TEST_CASE("the list of jobs; names that are no text do not break it") {
   CHECK(other["state"] == "finished");
 }
 
-TEST_CASE("metrics are OpenMetrics") {
-  const Page answer = page("/metrics");
-  CHECK(answer.content_type.starts_with("application/openmetrics-text; version=1.0.0"));
-  const std::string& text = answer.body;
-  CHECK(text.ends_with("\n# EOF\n"));
-  CHECK(line_of(text, "dlaunch_jobs{state=\"running\"}") == "1");
-  CHECK(line_of(text, "dlaunch_jobs{state=\"finished\"}") == "1");
-  CHECK(line_of(text, "dlaunch_nodes{state=\"silent\"}") == "2");
-  CHECK(line_of(text, "dlaunch_ranks") == "16");
-  CHECK(line_of(text, "dlaunch_connections") == "4");
-  CHECK(line_of(text, "dlaunch_rounds_closed_total") == "7");
-  CHECK(line_of(text, "dlaunch_restarts_total") == "1");
-  CHECK(line_of(text, "dlaunch_evictions_total") == "3");
-  CHECK(line_of(text, "dlaunch_connections_garbage_total") == "12");
-  CHECK(line_of(text, "dlaunch_connections_refused_total{limit=\"job\"}") == "21");
-  CHECK(line_of(text, "dlaunch_connections_refused_total{limit=\"peer\"}") == "28");
-  CHECK(line_of(text, "dlaunch_connections_never_joined_total") == "22");
-  CHECK(line_of(text, "dlaunch_connections_failed_total") == "26");
-  CHECK(line_of(text, "dlaunch_connections_greedy_total") == "27");
-  CHECK(line_of(text, "dlaunch_memory_used_bytes") == "23");
-  CHECK(line_of(text, "dlaunch_memory_max_bytes") == "24");
-  CHECK(line_of(text, "dlaunch_memory_refusals_total") == "25");
-  CHECK(line_of(text, "dlaunch_job_keys{job=\"train\"}") == "5");
-  CHECK(line_of(text, "dlaunch_job_bytes{job=\"a b\\\"\\n?\"}") == "640");
-  CHECK(line_of(text, "process_resident_memory_bytes") == "1024");
-  CHECK(line_of(text, "process_uptime_seconds") == "90");
-  // Each sample belongs to the family that was announced last, and none is announced twice.
-  std::istringstream lines(text);
-  std::set<std::string> families;
-  std::string family;
-  for (std::string line; std::getline(lines, line);) {
-    if (line.starts_with("# TYPE ")) {
-      family = line.substr(7, line.find(' ', 7) - 7);
-      CHECK(families.insert(family).second);
-    } else if (!line.starts_with("#")) {
-      CHECK_MESSAGE(line.starts_with(family), line);
+TEST_CASE("metrics, in the form that is asked for") {
+  CHECK(page("/metrics").content_type == "text/plain; version=0.0.4; charset=utf-8");
+  const Page open = page("/metrics", openmetrics);
+  CHECK(open.content_type.starts_with("application/openmetrics-text; version=1.0.0"));
+  CHECK(open.body.ends_with("\n# EOF\n"));
+  CHECK(open.body.find("# TYPE dlaunch_build info\n") != std::string::npos);
+  CHECK(open.body.find("# TYPE dlaunch_restarts counter\n") != std::string::npos);
+  const std::string text = page("/metrics").body;
+  CHECK(text.find("# EOF") == std::string::npos);
+  CHECK(text.find("# TYPE dlaunch_build_info gauge\n") != std::string::npos);
+  CHECK(text.find("# TYPE dlaunch_restarts_total counter\n") != std::string::npos);
+}
+
+TEST_CASE("what the metrics say") {
+  for (const std::string_view accept : {std::string_view(), openmetrics}) {
+    const std::string text = page("/metrics", accept).body;
+    CHECK(line_of(text, "dlaunch_jobs{state=\"running\"}") == "1");
+    CHECK(line_of(text, "dlaunch_jobs{state=\"finished\"}") == "1");
+    CHECK(line_of(text, "dlaunch_nodes{state=\"silent\"}") == "2");
+    CHECK(line_of(text, "dlaunch_ranks") == "16");
+    CHECK(line_of(text, "dlaunch_connections") == "4");
+    CHECK(line_of(text, "dlaunch_http_connections") == "3");
+    CHECK(line_of(text, "dlaunch_event_readers") == "2");
+    CHECK(line_of(text, "dlaunch_draining") == "1");
+    CHECK(line_of(text, "dlaunch_jobs_max") == "1024");
+    CHECK(line_of(text, "dlaunch_rounds_closed_total") == "7");
+    CHECK(line_of(text, "dlaunch_restarts_total") == "1");
+    CHECK(line_of(text, "dlaunch_evictions_total") == "3");
+    CHECK(line_of(text, "dlaunch_connections_garbage_total") == "12");
+    CHECK(line_of(text, "dlaunch_connections_refused_total{limit=\"job\"}") == "21");
+    CHECK(line_of(text, "dlaunch_connections_refused_total{limit=\"peer\"}") == "28");
+    CHECK(line_of(text, "dlaunch_connections_never_joined_total") == "22");
+    CHECK(line_of(text, "dlaunch_connections_failed_total") == "26");
+    CHECK(line_of(text, "dlaunch_connections_greedy_total") == "27");
+    CHECK(line_of(text, "dlaunch_memory_used_bytes") == "23");
+    CHECK(line_of(text, "dlaunch_memory_max_bytes") == "24");
+    CHECK(line_of(text, "dlaunch_memory_refusals_total") == "25");
+    CHECK(line_of(text, "dlaunch_job_keys{job=\"train\"}") == "5");
+    CHECK(line_of(text, "dlaunch_job_bytes{job=\"a b\\\"\\n?\"}") == "640");
+    CHECK(line_of(text, "dlaunch_job_nodes{job=\"train\"}") == "2");
+    CHECK(line_of(text, "dlaunch_job_heartbeat_age_seconds{job=\"train\"}") == "4");
+    CHECK(line_of(text, "dlaunch_loop_lag_seconds_bucket{le=\"0.001\"}") == "0");
+    CHECK(line_of(text, "dlaunch_loop_lag_seconds_bucket{le=\"0.005\"}") == "1");
+    CHECK(line_of(text, "dlaunch_loop_lag_seconds_bucket{le=\"5\"}") == "2");
+    CHECK(line_of(text, "dlaunch_loop_lag_seconds_bucket{le=\"+Inf\"}") == "3");
+    CHECK(line_of(text, "dlaunch_loop_lag_seconds_count") == "3");
+    CHECK(line_of(text, "dlaunch_loop_lag_seconds_sum") == "60.023");
+    CHECK(line_of(text, "process_resident_memory_bytes") == "1024");
+    CHECK(line_of(text, "process_uptime_seconds") == "90");
+    // Each sample belongs to the family that was announced last, and none is announced twice.
+    std::istringstream lines(text);
+    std::set<std::string> families;
+    std::string family;
+    for (std::string line; std::getline(lines, line);) {
+      if (line.starts_with("# TYPE ")) {
+        family = line.substr(7, line.find(' ', 7) - 7);
+        CHECK(families.insert(family).second);
+      } else if (!line.starts_with("#")) {
+        CHECK_MESSAGE(line.starts_with(family), line);
+      }
     }
   }
 }

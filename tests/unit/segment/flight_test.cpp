@@ -118,8 +118,8 @@ TEST_CASE("a communicator's place goes to another when it is the one that ended 
   for (std::uint64_t id = 1; id <= FlightRing::groups_max; ++id) {
     places.push_back(flight.join(id, "c" + std::to_string(id), 0, 1));
   }
-  for (const std::size_t leaves : {20, 3, 11}) flight.leave(places[leaves]);
-  for (const std::uint64_t id : {101, 102}) flight.join(id, "new", 0, 1);
+  for (const std::size_t leaves : {20u, 3u, 11u}) flight.leave(places[leaves]);
+  for (const std::uint64_t id : {101u, 102u}) flight.join(id, "new", 0, 1);
   const auto log = read_flight(flight.ring());
   CHECK(log.group_of(21) == nullptr);
   CHECK(log.group_of(4) == nullptr);
@@ -189,7 +189,7 @@ TEST_CASE("counts outlive a communicator's place, and what is not needed any mor
   CHECK(log.others[0].id == FlightRing::groups_max + 1);
   CHECK(log.others[0].size == 3);
 
-  for (const std::uint64_t id : {40, 50, 60}) places[id - 1].count_rooted(all_reduce(1));
+  for (const std::uint64_t id : {40u, 50u, 60u}) places[id - 1].count_rooted(all_reduce(1));
   places[44].progress->heard.store(1);
   for (const auto& place : places) flight.leave(place);
   log = read_flight(flight.ring());

@@ -49,7 +49,7 @@ TEST_CASE("what is written to the environment reads back as the same place") {
   info.job = "job-1";
   info.master_addr = "10.0.0.1";
   info.master_port = "29500";
-  const Place place = place_from(environment_of(info), Launcher::dlaunch);
+  const WorldPlace place = place_from(environment_of(info), Launcher::dlaunch);
   CHECK(place.info == info);
   CHECK(place.on_node);
 }
@@ -65,7 +65,7 @@ TEST_CASE("under dlaunch the true local rank counts, LOCAL_RANK may be 0 for all
 }
 
 TEST_CASE("four variables are enough, and leave the place on the node open") {
-  const Place place = place_from(by_hand, Launcher::variables, with_master);
+  const WorldPlace place = place_from(by_hand, Launcher::variables, with_master);
   CHECK(place.info.rank == 1);
   CHECK(place.info.size == 3);
   CHECK(place.info.master_addr == "127.0.0.1");
@@ -101,7 +101,7 @@ TEST_CASE("a rank outside of the world is refused, whoever says it") {
 }
 
 TEST_CASE("a URL's rank and size win over the environment") {
-  const Place place = place_from(by_hand, Launcher::variables, {.rank = 4, .size = 9});
+  const WorldPlace place = place_from(by_hand, Launcher::variables, {.rank = 4, .size = 9});
   CHECK(place.info.rank == 4);
   CHECK(place.info.size == 9);
 }
@@ -112,7 +112,7 @@ TEST_CASE("foreign launchers are recognised and believed") {
                              {"OMPI_COMM_WORLD_LOCAL_RANK", "0"},
                              {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}};
   CHECK(launcher_of(open_mpi) == Launcher::open_mpi);
-  const Place place = place_from(open_mpi, Launcher::open_mpi);
+  const WorldPlace place = place_from(open_mpi, Launcher::open_mpi);
   CHECK(place.info.rank == 2);
   CHECK(place.info.local_size == 2);
 
@@ -126,7 +126,7 @@ TEST_CASE("foreign launchers are recognised and believed") {
                           {"SLURM_NODEID", "1"},
                           {"SLURM_STEP_NUM_NODES", "2"}};
   CHECK(launcher_of(slurm) == Launcher::slurm);
-  const Place task = place_from(slurm, Launcher::slurm);
+  const WorldPlace task = place_from(slurm, Launcher::slurm);
   CHECK(task.info.rank == 3);
   CHECK(task.info.node_count == 2);
   CHECK(task.info.local_rank == 1);

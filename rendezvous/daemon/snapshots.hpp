@@ -1,0 +1,43 @@
+#pragma once
+
+#include "rendezvous/daemon/status_pages.hpp"
+
+#include <functional>
+#include <memory>
+
+#include <boost/asio/io_context.hpp>
+
+namespace dlaunch::rendezvous {
+
+/// One look at the daemon for all who read about it. It is taken on the serving loop, at most once
+/// a second and only while somebody asks; all else happens on the readers' thread.
+class Snapshots {
+ public:
+  using Take = std::function<void(DaemonStatus)>;
+  /// Looks, and hands over what it saw, then or in a later turn. Called on the loop.
+  using Look = std::function<void(Take)>;
+
+  /// `loop` is the loop that serves, and outlives this.
+  Snapshots(boost::asio::io_context& loop, Look look);
+  ~Snapshots() { stop(); }
+  Snapshots(const Snapshots&) = delete;
+  Snapshots& operator=(const Snapshots&) = delete;
+
+  /// One that was begun within the last second. Null where the loop has not answered within 2 s of
+  /// being asked; whoever asks again meanwhile does not wait as long again. On the one thread of
+  /// the readers, not the loop's.
+  std::shared_ptr<const DaemonStatus> get();
+  /// Nobody waits any more. Any thread.
+  void stop();
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+/// Fills in the jobs, one in a turn of the loop, or some small ones, so that agents are heard in
+/// between; then hands all of it over. `service` lives as long as the loop runs.
+void add_jobs(boost::asio::io_context& loop, const Service& service, DaemonStatus status,
+              Snapshots::Take take);
+
+}  // namespace dlaunch::rendezvous

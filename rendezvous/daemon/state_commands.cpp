@@ -1,0 +1,106 @@
+#include "rendezvous/daemon/state_commands.hpp"
+
+#include "rendezvous/state/state_file.hpp"
+#include "runtime/base/exit_code.hpp"
+#include "runtime/base/os/program.hpp"
+#include "runtime/base/os/socket.hpp"
+#include "runtime/base/os/unique_fd.hpp"
+#include "runtime/base/phrases.hpp"
+
+#include <cerrno>
+#include <filesystem>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace dlaunch::rendezvous {
+namespace {
+
+/// "2 jobs, 1 namespace with 30 keys".
+std::string summary(const StateContents& contents) {
+  long jobs = 0, keys = 0;
+  for (const auto& job : contents.jobs) jobs += job.job.empty() ? 0 : 1;
+  for (const auto& [name, space] : contents.spaces) {
+    keys += static_cast<long>(space.contents.keys.size());
+  }
+  return plural(jobs, "job") + ", " +
+         plural(static_cast<long>(contents.spaces.size()), "namespace") + " with " +
+         plural(keys, "key");
+}
+
+void sync(const std::string& path) {
+  const unique_fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file || ::fsync(file.get()) != 0) {
+    throw Error(Errc::refused, "cannot sync " + name_in_quotes(path) + ": " + errno_text(errno));
+  }
+}
+
+void require_absent(const std::string& path) {
+  for (const std::string& file : {path, path + "-wal"}) {
+    if (::access(file.c_str(), F_OK) != 0) continue;
+    throw Error(Errc::refused, name_in_quotes(file) + " is there already; move it away first");
+  }
+}
+
+/// A copy that is there as a whole or not at all.
+StateContents copy(const std::string& from, const std::string& to) {
+  require_absent(to);
+  const std::string part = to + ".part";
+  std::error_code ignored;
+  std::filesystem::remove(part, ignored);  // Of one that was interrupted.
+  StateFile file = StateFile::open_existing(from);
+  StateContents contents = file.load();
+  file.copy_to(part);
+  sync(part);
+  if (::rename(part.c_str(), to.c_str()) != 0) {
+    throw Error(Errc::refused, "cannot write " + name_in_quotes(to) + ": " + errno_text(errno));
+  }
+  const auto folder = std::filesystem::path(to).parent_path();
+  sync(folder.empty() ? "." : folder.string());
+  return contents;
+}
+
+std::string check(const std::string& path) {
+  return name_in_quotes(path) + " is good: " + summary(StateFile::open_existing(path).load());
+}
+
+std::string backup(const std::string& path, const std::string& to) {
+  return "saved in " + name_in_quotes(to) + ": " + summary(copy(path, to));
+}
+
+std::string restore(const std::string& from, const std::string& path) {
+  const std::string what = summary(copy(from, path));
+  StateFile::open_existing(path).forget_memory();
+  return "restored in " + name_in_quotes(path) + ": " + what;
+}
+
+}  // namespace
+
+std::optional<int> run_state_command(std::span<const std::string> arguments) {
+  if (arguments.empty()) return std::nullopt;
+  const std::string& command = arguments.front();
+  const bool checks = command == "check", saves = command == "backup";
+  if (!checks && !saves && command != "restore") return std::nullopt;
+  if (arguments.size() != (checks ? 2U : 3U)) {
+    return say_and_exit_with(exit_code::usage,
+                             checks  ? "dlaunchd: check needs a file: dlaunchd check FILE\n"
+                             : saves ? "dlaunchd: backup needs two files: dlaunchd backup FILE TO\n"
+                                     : "dlaunchd: restore needs two files: dlaunchd restore FROM "
+                                       "FILE\n");
+  }
+  // For nobody else to read, as what is copied.
+  ::umask(S_IRWXG | S_IRWXO);
+  try {
+    const std::string& first = arguments[1];
+    const std::string said = checks  ? check(first)
+                             : saves ? backup(first, arguments[2])
+                                     : restore(first, arguments[2]);
+    return say_and_exit_with(0, "dlaunchd: " + said + "\n");
+  } catch (const Error& error) {
+    return say_and_exit_with(exit_code::configuration,
+                             std::string("dlaunchd: ") + error.what() + "\n");
+  }
+}
+
+}  // namespace dlaunch::rendezvous

@@ -1,0 +1,27 @@
+#include "rendezvous/daemon/open_journal.hpp"
+#include "rendezvous/daemon/state_commands.hpp"
+#include "runtime/base/exit_code.hpp"
+#include "runtime/base/os/program.hpp"
+
+#include <algorithm>
+#include <array>
+
+namespace dlaunch::rendezvous {
+
+bool has_sqlite() { return false; }
+
+std::unique_ptr<JobJournal> open_journal(const std::string&, boost::asio::io_context&,
+                                         Service::Log) {
+  return std::make_unique<MemoryJournal>();
+}
+
+std::optional<int> run_state_command(std::span<const std::string> arguments) {
+  constexpr std::array<std::string_view, 3> commands = {"check", "backup", "restore"};
+  if (arguments.empty() || std::ranges::find(commands, arguments.front()) == commands.end()) {
+    return std::nullopt;
+  }
+  return say_and_exit_with(exit_code::usage,
+                           "dlaunchd: this build has no SQLite, and keeps nothing on disk\n");
+}
+
+}  // namespace dlaunch::rendezvous

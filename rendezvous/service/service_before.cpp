@@ -1,0 +1,79 @@
+#include "rendezvous/service/service_state.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace dlaunch::rendezvous {
+namespace {
+
+/// How long it is known what jobs were before a restart, and their keys are kept, when none of
+/// their nodes has come back.
+constexpr auto before_max = std::chrono::minutes(10);
+/// How long the nodes of a job that ran are awaited before others may take its id.
+constexpr auto early_max = std::chrono::seconds(12);
+
+}  // namespace
+
+void Service::State::load_before() {
+  for (const auto& record : journal->load()) {
+    epoch_max = std::max(epoch_max, record.epoch);
+    incarnation_max = std::max(incarnation_max, record.incarnation);
+    if (!record.job.empty()) known_before.emplace(record.job, record);
+  }
+  early_until = began + early_max;
+  if (!known_before.empty()) forget_before = began + before_max;
+}
+
+const JobRecord* Service::State::find_before(std::string_view name) const {
+  const auto found = known_before.find(name);
+  return found == known_before.end() ? nullptr : &found->second;
+}
+
+/// An id that was in use stays in use: its nodes may need a few seconds to notice the restart.
+bool Service::State::came_after_restart(store::ConnectionId who, const std::string& name,
+                                        message::Join& join) {
+  const JobRecord* record = find_before(name);
+  if (record == nullptr || record->epoch == 0) return false;
+  if (record->exit_code) {
+    if (!join.holding || join.holding->incarnation > record->incarnation) return false;
+    joined(who, true);
+    Finish finish;
+    finish.exit_code = *record->exit_code;
+    finish.sentence = "the job ended with exit code " + std::to_string(finish.exit_code) +
+                      " while this node was away, and the rendezvous was started again since";
+    tell(who, message::Finished{finish});
+    return true;
+  }
+  if (join.holding || Clock::now() >= early_until) return false;
+  const Standing standing{0,
+                          "the rendezvous was started again, and waits for the nodes of the job "
+                          "that runs under this id"};
+  tell(who, message::Standing{standing});
+  early.push_back({who, name, std::move(join)});
+  return true;
+}
+
+bool Service::State::is_early(store::ConnectionId who) const {
+  return std::ranges::find(early, who, &Early::connection) != early.end();
+}
+
+void Service::State::call_early(const std::string& name) {
+  std::vector<Early> called;
+  std::erase_if(early, [&](Early& each) {
+    if (!name.empty() && each.job != name) return false;
+    called.push_back(std::move(each));
+    return true;
+  });
+  for (Early& each : called) {
+    // It may have gone meanwhile.
+    if (callers.contains(each.connection)) join(each.connection, std::move(each.join));
+  }
+}
+
+void Service::State::forget_those_before() {
+  forget_before = Clock::time_point::max();
+  for (const auto& [name, record] : std::exchange(known_before, {})) journal->job_forgotten(name);
+  journal->forget_unclaimed();
+}
+
+}  // namespace dlaunch::rendezvous

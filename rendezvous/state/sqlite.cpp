@@ -1,0 +1,139 @@
+#include "rendezvous/state/sqlite.hpp"
+
+#include <cerrno>
+
+#include <sqlite3.h>
+
+namespace dlaunch::rendezvous::sqlite {
+namespace {
+
+int note_log_pages(void* pages, sqlite3*, const char*, int now) {
+  *static_cast<int*>(pages) = now;
+  return SQLITE_OK;
+}
+
+}  // namespace
+
+Failure::Failure(sqlite3* connection)
+    : Failure(sqlite3_extended_errcode(connection), sqlite3_errmsg(connection),
+              sqlite3_system_errno(connection)) {}
+
+Failure::Failure(int code, const std::string& text, int system)
+    : std::runtime_error(text), code_(code), system_errno_(system) {}
+
+bool Failure::no_space() const {
+  const bool of_disk =
+      (code_ & 0xff) == SQLITE_IOERR && (system_errno_ == EDQUOT || system_errno_ == ENOSPC);
+  return (code_ & 0xff) == SQLITE_FULL || of_disk;
+}
+
+bool Failure::in_use() const {
+  return (code_ & 0xff) == SQLITE_BUSY || (code_ & 0xff) == SQLITE_LOCKED;
+}
+
+bool Failure::damaged() const {
+  return (code_ & 0xff) == SQLITE_CORRUPT || (code_ & 0xff) == SQLITE_NOTADB;
+}
+
+void Statement::Finalize::operator()(sqlite3_stmt* statement) const { sqlite3_finalize(statement); }
+
+Statement::Statement(sqlite3* connection, std::string_view sql) : connection_(connection) {
+  sqlite3_stmt* made = nullptr;
+  const int code = sqlite3_prepare_v3(connection, sql.data(), static_cast<int>(sql.size()),
+                                      SQLITE_PREPARE_PERSISTENT, &made, nullptr);
+  statement_.reset(made);
+  if (code != SQLITE_OK) throw Failure(connection);
+}
+
+bool Statement::next() {
+  const int code = sqlite3_step(statement_.get());
+  if (code == SQLITE_ROW) return true;
+  if (code == SQLITE_DONE) {
+    done();
+    return false;
+  }
+  const Failure failure(connection_);
+  done();
+  throw failure;
+}
+
+void Statement::done() {
+  sqlite3_reset(statement_.get());
+  sqlite3_clear_bindings(statement_.get());
+}
+
+std::int64_t Statement::integer(int column) const {
+  return sqlite3_column_int64(statement_.get(), column);
+}
+
+bool Statement::is_null(int column) const {
+  return sqlite3_column_type(statement_.get(), column) == SQLITE_NULL;
+}
+
+BytesView Statement::bytes(int column) const {
+  const auto* data = static_cast<const std::byte*>(sqlite3_column_blob(statement_.get(), column));
+  const int size = sqlite3_column_bytes(statement_.get(), column);
+  return {data, data == nullptr ? 0 : static_cast<std::size_t>(size)};
+}
+
+std::string Statement::text(int column) const {
+  const BytesView raw = bytes(column);
+  return {reinterpret_cast<const char*>(raw.data()), raw.size()};
+}
+
+void Statement::bind(int place, std::int64_t value) {
+  if (sqlite3_bind_int64(statement_.get(), place, value) != SQLITE_OK) throw Failure(connection_);
+}
+
+void Statement::bind(int place, BytesView value) {
+  // Without an address it would be NULL.
+  const void* const data = value.empty() ? "" : static_cast<const void*>(value.data());
+  const int code = sqlite3_bind_blob64(statement_.get(), place, data, value.size(), SQLITE_STATIC);
+  if (code != SQLITE_OK) throw Failure(connection_);
+}
+
+void Statement::bind(int place, const std::optional<BytesView>& value) {
+  if (value) return bind(place, *value);
+  if (sqlite3_bind_null(statement_.get(), place) != SQLITE_OK) throw Failure(connection_);
+}
+
+void Statement::bind(int place, const std::optional<std::int64_t>& value) {
+  if (value) return bind(place, *value);
+  if (sqlite3_bind_null(statement_.get(), place) != SQLITE_OK) throw Failure(connection_);
+}
+
+void Connection::Close::operator()(sqlite3* connection) const { sqlite3_close_v2(connection); }
+
+Connection::Connection(const std::string& path, Mode mode) {
+  const int flags =
+      SQLITE_OPEN_READWRITE | (mode == Mode::create ? SQLITE_OPEN_CREATE : SQLITE_OPEN_READWRITE);
+  sqlite3* made = nullptr;
+  const int code = sqlite3_open_v2(path.c_str(), &made,
+                                   flags | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE, nullptr);
+  connection_.reset(made);
+  if (made == nullptr) throw Failure(code, "out of memory");
+  if (code != SQLITE_OK) throw Failure(made);
+  sqlite3_wal_hook(made, note_log_pages, log_pages_.get());
+}
+
+void Connection::checkpoint() {
+  const int code = sqlite3_wal_checkpoint_v2(connection_.get(), nullptr, SQLITE_CHECKPOINT_PASSIVE,
+                                             nullptr, nullptr);
+  if (code != SQLITE_OK) throw Failure(connection_.get());
+}
+
+void Connection::execute(const std::string& sql) {
+  if (sqlite3_exec(connection_.get(), sql.c_str(), nullptr, nullptr, nullptr) != SQLITE_OK) {
+    throw Failure(connection_.get());
+  }
+}
+
+std::optional<std::string> Connection::ask(const std::string& sql) {
+  Statement statement = prepare(sql);
+  if (!statement.run()) return std::nullopt;
+  return statement.text(0);
+}
+
+bool Connection::in_transaction() const { return sqlite3_get_autocommit(connection_.get()) == 0; }
+
+}  // namespace dlaunch::rendezvous::sqlite

@@ -1,0 +1,103 @@
+#pragma once
+
+#include <dlaunch/store.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+struct sqlite3;
+struct sqlite3_stmt;
+
+/// As much of SQLite as the state file needs. One thread at a time.
+namespace dlaunch::rendezvous::sqlite {
+
+/// What SQLite would not do. Caught within this folder, where it becomes an Error or an answer.
+class Failure : public std::runtime_error {
+ public:
+  /// What the connection says of its last call.
+  explicit Failure(sqlite3* connection);
+  Failure(int code, const std::string& text, int system = 0);
+
+  bool no_space() const;  ///< The disk is full, or a quota.
+  bool in_use() const;    ///< Another process has the file.
+  bool damaged() const;   ///< It is no database, or a broken one.
+
+ private:
+  int code_ = 0;
+  int system_errno_ = 0;
+};
+
+/// A statement that is prepared once and run many times.
+class Statement {
+ public:
+  Statement() = default;
+  Statement(sqlite3* connection, std::string_view sql);
+
+  /// Binds all parameters in their order, then runs: true where there is a row. What is bound is
+  /// borrowed until the next call of run() or done().
+  template <class... Values>
+  bool run(const Values&... values) {
+    done();
+    int place = 0;
+    (bind(++place, values), ...);
+    return next();
+  }
+  bool next();
+  /// Lets go of what it read and of what was bound. run() of what returns no row does it itself.
+  void done();
+
+  std::int64_t integer(int column) const;
+  std::uint64_t number(int column) const { return static_cast<std::uint64_t>(integer(column)); }
+  bool is_null(int column) const;
+  /// Valid until the next call.
+  BytesView bytes(int column) const;
+  std::string text(int column) const;
+
+ private:
+  struct Finalize {
+    void operator()(sqlite3_stmt* statement) const;
+  };
+  void bind(int place, std::int64_t value);
+  void bind(int place, std::uint64_t value) { bind(place, static_cast<std::int64_t>(value)); }
+  void bind(int place, BytesView value);
+  void bind(int place, const std::optional<BytesView>& value);
+  void bind(int place, const std::optional<std::int64_t>& value);
+  void bind(int place, std::string_view value) { bind(place, as_bytes_of(value)); }
+  static BytesView as_bytes_of(std::string_view text) {
+    return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
+  }
+
+  sqlite3* connection_ = nullptr;
+  std::unique_ptr<sqlite3_stmt, Finalize> statement_;
+};
+
+/// A connection to a file that nobody else has one to.
+class Connection {
+ public:
+  enum class Mode { create, existing };
+  Connection(const std::string& path, Mode mode);
+
+  void execute(const std::string& sql);
+  /// The first column of its first row, or nothing.
+  std::optional<std::string> ask(const std::string& sql);
+  Statement prepare(std::string_view sql) { return {connection_.get(), sql}; }
+  bool in_transaction() const;
+  /// How many pages the log had after the last commit. Nobody moves them to the file but
+  /// checkpoint(): SQLite does it by itself otherwise, and says nothing where that fails.
+  int log_pages() const { return *log_pages_; }
+  void checkpoint();
+  sqlite3* get() const { return connection_.get(); }
+
+ private:
+  struct Close {
+    void operator()(sqlite3* connection) const;
+  };
+  std::unique_ptr<int> log_pages_ = std::make_unique<int>(0);  ///< SQLite writes there.
+  std::unique_ptr<sqlite3, Close> connection_;
+};
+
+}  // namespace dlaunch::rendezvous::sqlite

@@ -1,0 +1,52 @@
+#pragma once
+
+#include "rendezvous/service/job_journal.hpp"
+#include "rendezvous/service/service.hpp"
+#include "rendezvous/state/writer.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <boost/asio/io_context.hpp>
+
+namespace dlaunch::rendezvous {
+
+/// Keeps jobs and keys in a state file, over restarts and crashes. One thread: that of `io`.
+class SqliteJournal final : public JobJournal, private store::Commits {
+ public:
+  /// `io` and `log` outlive this; `io` does not run after this has ended. Throws Error as
+  /// StateFile::open. Should writing fail later, io.run() throws StateLost.
+  SqliteJournal(boost::asio::io_context& io, const std::string& path, Service::Log log);
+  ~SqliteJournal() override;
+
+  std::vector<JobRecord> load() override;
+  void job_opened(const std::string& job, std::uint64_t incarnation) override;
+  void epoch_closed(const std::string& job, std::uint64_t epoch) override;
+  void job_finished(const std::string& job, int exit_code) override;
+  void job_forgotten(const std::string& job) override;
+  std::string refusal() const override { return writer_->refusal(); }
+  std::uint64_t memory() const override { return found_.memory; }
+  store::KeptSpace space(const std::string& job, std::uint64_t incarnation,
+                         std::uint64_t epoch) override;
+  void forget_unclaimed() override;
+  store::Commits* commits() override { return this; }
+
+ private:
+  std::uint64_t recorded() const override { return writer_->recorded(); }
+  std::uint64_t durable() const override { return writer_->durable(); }
+  void seal() override { writer_->seal(); }
+  void on_durable(std::function<void()> told) override { told_ = std::move(told); }
+  Writer::Events events();
+
+  boost::asio::io_context& io_;
+  const Service::Log log_;
+  StateContents found_;  ///< What nobody has asked for yet.
+  std::function<void()> told_;
+  std::unique_ptr<Writer> writer_;
+};
+
+}  // namespace dlaunch::rendezvous

@@ -1,0 +1,350 @@
+#include "rendezvous/state/state_file.hpp"
+
+#include "rendezvous/state/state_file_state.hpp"
+#include "runtime/base/os/random.hpp"
+#include "runtime/base/os/socket.hpp"
+#include "runtime/base/os/unique_fd.hpp"
+#include "runtime/base/phrases.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <optional>
+#include <utility>
+
+#include <fcntl.h>
+
+namespace dlaunch::rendezvous {
+namespace {
+
+/// "dlnc", by which file(1) and we know the file.
+constexpr std::int64_t application = 0x646c6e63;
+constexpr std::int64_t schema_version = 1;
+/// When the log has so many, they are moved to the file.
+constexpr int log_pages_max = 1000;
+
+constexpr auto schema = std::to_array<std::string_view>({
+    "CREATE TABLE service(one INTEGER PRIMARY KEY, memory INTEGER, incarnation INTEGER, "
+    "epoch INTEGER, sum INTEGER)",
+    "CREATE TABLE jobs(job BLOB PRIMARY KEY, incarnation INTEGER, epoch INTEGER, "
+    "exit_code INTEGER, sum INTEGER) WITHOUT ROWID",
+    "CREATE TABLE spaces(space INTEGER PRIMARY KEY, job BLOB, incarnation INTEGER, "
+    "epoch INTEGER, sum INTEGER)",
+    "CREATE TABLE keys(space INTEGER, key BLOB, value BLOB, owner INTEGER, lease INTEGER, "
+    "sum INTEGER, PRIMARY KEY(space, key)) WITHOUT ROWID",
+    "CREATE TABLE entries(space INTEGER, queue BLOB, number INTEGER, value BLOB, sum INTEGER, "
+    "PRIMARY KEY(space, queue, number)) WITHOUT ROWID",
+    "CREATE TABLE rounds(space INTEGER, gathers INTEGER, name BLOB, round INTEGER, block BLOB, "
+    "too_big BLOB, sum INTEGER, PRIMARY KEY(space, gathers, name)) WITHOUT ROWID",
+    "CREATE TABLE answers(space INTEGER, session INTEGER, slot INTEGER, number INTEGER, "
+    "request INTEGER, type INTEGER, payload BLOB, sum INTEGER, "
+    "PRIMARY KEY(space, session, slot)) WITHOUT ROWID",
+});
+
+std::string named(const std::string& path) { return "the state file " + name_in_quotes(path); }
+
+/// Makes the file, for nobody else to read: it holds what programs tell each other. It is closed
+/// again before SQLite locks it: closing any descriptor of a file gives up all locks of a process.
+void make_private(const std::string& path) {
+  const unique_fd made(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (!made) throw refused_state(path, "cannot be opened: " + errno_text(errno));
+}
+
+}  // namespace
+
+Error refused_state(const std::string& path, const std::string& why) {
+  return {Errc::refused, named(path) + " " + why};
+}
+
+Error damaged_state(const std::string& path, const std::string& how) {
+  return refused_state(path,
+                       "is damaged (" + how +
+                           "); put a backup in its place with 'dlaunchd restore', or move it away "
+                           "to begin without what it holds");
+}
+
+Error cannot_open_state(const std::string& path, const sqlite::Failure& failure) {
+  if (failure.in_use()) {
+    return refused_state(path,
+                         "is in use by another process, such as a dlaunchd that runs; each needs a "
+                         "file of its own");
+  }
+  if (failure.damaged()) return damaged_state(path, failure.what());
+  if (failure.no_space()) {
+    return refused_state(path,
+                         "cannot be opened: no space left on device; make room and start again");
+  }
+  return refused_state(path, std::string("cannot be opened: ") + failure.what());
+}
+
+// ---- Opening ----
+
+StateFile::StateFile(std::unique_ptr<State> state) : state_(std::move(state)) {}
+StateFile::StateFile(StateFile&&) noexcept = default;
+StateFile& StateFile::operator=(StateFile&&) noexcept = default;
+StateFile::~StateFile() = default;
+
+const std::string& StateFile::path() const { return state_->path; }
+
+StateFile StateFile::open(const std::string& path) {
+  make_private(path);
+  try {
+    auto state = std::make_unique<State>(path, sqlite::Connection::Mode::create);
+    state->prepare(sqlite::Connection::Mode::create);
+    return StateFile(std::move(state));
+  } catch (const sqlite::Failure& failure) {
+    throw cannot_open_state(path, failure);
+  }
+}
+
+StateFile StateFile::open_existing(const std::string& path) {
+  try {
+    auto state = std::make_unique<State>(path, sqlite::Connection::Mode::existing);
+    state->prepare(sqlite::Connection::Mode::existing);
+    return StateFile(std::move(state));
+  } catch (const sqlite::Failure& failure) {
+    throw cannot_open_state(path, failure);
+  }
+}
+
+/// Nothing is written before it is known that the file is ours. Several connections to one file in
+/// WAL mode can lose what was checkpointed (SQLite 3.7.0 to 3.51.2): here there is never a second.
+void StateFile::State::prepare(sqlite::Connection::Mode mode) {
+  file.execute("PRAGMA locking_mode=EXCLUSIVE");
+  file.execute("PRAGMA trusted_schema=OFF");
+  file.execute("PRAGMA cell_size_check=ON");
+  const auto number = [&](const std::string& sql) {
+    return std::stoll(file.ask(sql).value_or("0"));
+  };
+  const bool is_new = number("SELECT count(*) FROM sqlite_master") == 0 &&
+                      number("PRAGMA application_id") == 0 && number("PRAGMA user_version") == 0;
+  if (is_new && mode == sqlite::Connection::Mode::existing) throw refused_state(path, "is empty");
+  if (!is_new) {
+    if (number("PRAGMA application_id") != application) {
+      throw refused_state(path, "is not dlaunchd's: another program made it; name another file");
+    }
+    if (const auto version = number("PRAGMA user_version"); version != schema_version) {
+      throw refused_state(path, "has version " + std::to_string(version) +
+                                    ", and this dlaunchd knows " + std::to_string(schema_version) +
+                                    ": use the dlaunchd that made it");
+    }
+  }
+  // A copy that is only read stays as it is.
+  if (mode == sqlite::Connection::Mode::create && file.ask("PRAGMA journal_mode=WAL") != "wal") {
+    throw refused_state(path, "cannot have a write-ahead log; is it on a local disk?");
+  }
+  file.execute("PRAGMA synchronous=FULL");
+  file.execute("PRAGMA temp_store=MEMORY");
+  if (is_new) create();
+  check_schema();
+  check_pages();
+  prepare_statements();
+}
+
+void StateFile::State::create() {
+  file.execute("BEGIN EXCLUSIVE");
+  for (const auto table : schema) file.execute(std::string(table));
+  set_service = file.prepare("INSERT OR REPLACE INTO service VALUES(1, ?, ?, ?, ?)");
+  memory = random_number();
+  write_service();
+  file.execute("PRAGMA application_id=" + std::to_string(application));
+  file.execute("PRAGMA user_version=" + std::to_string(schema_version));
+  file.execute("COMMIT");
+  // So that it is ours even if its log is lost.
+  file.execute("PRAGMA wal_checkpoint(TRUNCATE)");
+}
+
+/// A bit of the schema may have turned over, too.
+void StateFile::State::check_schema() {
+  sqlite::Statement tables = file.prepare("SELECT sql FROM sqlite_master ORDER BY rowid");
+  std::vector<std::string> found;
+  for (bool more = tables.run(); more; more = tables.next()) found.push_back(tables.text(0));
+  if (!std::ranges::equal(found, schema)) throw damaged_state(path, "its tables are others");
+}
+
+void StateFile::State::check_pages() {
+  const auto verdict = file.ask("PRAGMA quick_check(1)").value_or("no answer");
+  if (verdict != "ok") throw damaged_state(path, verdict);
+}
+
+void StateFile::State::prepare_statements() {
+  begin = file.prepare("BEGIN IMMEDIATE");
+  commit = file.prepare("COMMIT");
+  set_service = file.prepare("INSERT OR REPLACE INTO service VALUES(1, ?, ?, ?, ?)");
+  find_job = file.prepare("SELECT incarnation, epoch, exit_code FROM jobs WHERE job=?");
+  set_job = file.prepare("INSERT OR REPLACE INTO jobs VALUES(?, ?, ?, ?, ?)");
+  erase_job = file.prepare("DELETE FROM jobs WHERE job=?");
+  add_space = file.prepare("INSERT INTO spaces VALUES(?, ?, ?, ?, ?)");
+  set_key = file.prepare("INSERT OR REPLACE INTO keys VALUES(?, ?, ?, ?, ?, ?)");
+  erase_key = file.prepare("DELETE FROM keys WHERE space=? AND key=?");
+  last_entry = file.prepare("SELECT max(number) FROM entries WHERE space=? AND queue=?");
+  first_entry = file.prepare("SELECT min(number) FROM entries WHERE space=? AND queue=?");
+  add_entry = file.prepare("INSERT INTO entries VALUES(?, ?, ?, ?, ?)");
+  erase_entry = file.prepare("DELETE FROM entries WHERE space=? AND queue=? AND number=?");
+  set_round = file.prepare("INSERT OR REPLACE INTO rounds VALUES(?, ?, ?, ?, ?, ?, ?)");
+  set_answer = file.prepare("INSERT OR REPLACE INTO answers VALUES(?, ?, ?, ?, ?, ?, ?, ?)");
+  forget_answers = file.prepare("DELETE FROM answers WHERE space=? AND session=?");
+  for (const char* table : {"spaces", "keys", "entries", "rounds", "answers"}) {
+    drop_space.push_back(file.prepare(std::string("DELETE FROM ") + table + " WHERE space=?"));
+  }
+}
+
+// ---- Writing ----
+
+StateFile::Wrote StateFile::write(std::span<const Change> changes) {
+  State& s = *state_;
+  try {
+    s.begin.run();
+    for (const Change& each : changes) {
+      std::visit([&](const auto& change) { s.apply(change); }, each);
+    }
+    s.commit.run();
+    s.checkpoint();
+    return Wrote::all;
+  } catch (const sqlite::Failure& failure) {
+    if (failure.no_space()) {
+      // It may have been rolled back already.
+      if (s.file.in_transaction()) s.file.execute("ROLLBACK");
+      return Wrote::no_space;
+    }
+    throw StateLost(Errc::internal,
+                    named(s.path) + " cannot be written: " + failure.what() +
+                        "; dlaunchd stops, so that it promises nothing that is not on disk");
+  }
+}
+
+/// A disk without room leaves all of it in the log, where it is as safe.
+void StateFile::State::checkpoint() {
+  if (file.log_pages() < log_pages_max) return;
+  try {
+    file.checkpoint();
+  } catch (const sqlite::Failure& failure) {
+    if (!failure.no_space()) throw;
+  }
+}
+
+void StateFile::State::write_service() {
+  set_service.run(memory, incarnation, epoch, sum_of("service", memory, incarnation, epoch));
+}
+
+template <class Act>
+void StateFile::State::change_job(const std::string& job, Act act) {
+  JobRecord record{job, 0, 0, std::nullopt};
+  if (find_job.run(std::string_view(job))) {
+    record.incarnation = find_job.number(0);
+    record.epoch = find_job.number(1);
+    if (!find_job.is_null(2)) record.exit_code = static_cast<int>(find_job.integer(2));
+    find_job.done();
+  }
+  act(record);
+  std::optional<std::int64_t> exit_code;
+  if (record.exit_code) exit_code = *record.exit_code;
+  set_job.run(std::string_view(job), record.incarnation, record.epoch, exit_code,
+              sum_of("jobs", job, record.incarnation, record.epoch, exit_code.has_value(),
+                     exit_code.value_or(0)));
+}
+
+void StateFile::State::apply(const change::JobOpened& c) {
+  change_job(c.job, [&](JobRecord& record) {
+    record.incarnation = c.incarnation;
+    record.exit_code.reset();
+  });
+}
+
+void StateFile::State::apply(const change::EpochClosed& c) {
+  change_job(c.job, [&](JobRecord& record) { record.epoch = c.epoch; });
+}
+
+void StateFile::State::apply(const change::JobFinished& c) {
+  change_job(c.job, [&](JobRecord& record) { record.exit_code = c.exit_code; });
+}
+
+/// Its numbers stay behind: they are never given again.
+void StateFile::State::apply(const change::JobForgotten& c) {
+  if (!find_job.run(std::string_view(c.job))) return;
+  const std::uint64_t its_incarnation = find_job.number(0), its_epoch = find_job.number(1);
+  find_job.done();
+  // Set before the commit: should it fail, it is made again, with the same outcome.
+  incarnation = std::max(incarnation, its_incarnation);
+  epoch = std::max(epoch, its_epoch);
+  write_service();
+  erase_job.run(std::string_view(c.job));
+}
+
+void StateFile::State::apply(const change::SpaceOpened& c) {
+  add_space.run(c.space, std::string_view(c.job), c.incarnation, c.epoch,
+                sum_of("spaces", c.space, c.job, c.incarnation, c.epoch));
+}
+
+void StateFile::State::apply(const change::SpaceDropped& c) {
+  for (auto& statement : drop_space) statement.run(c.space);
+}
+
+void StateFile::State::apply(const change::Stored& c) {
+  const std::int64_t lease = c.lease.count();
+  set_key.run(c.space, std::string_view(c.key), BytesView(c.value), c.owner, lease,
+              sum_of("keys", c.space, c.key, c.value, c.owner, lease));
+}
+
+void StateFile::State::apply(const change::Erased& c) {
+  erase_key.run(c.space, std::string_view(c.key));
+}
+
+void StateFile::State::apply(const change::Pushed& c) {
+  last_entry.run(c.space, std::string_view(c.queue));
+  const std::int64_t number = last_entry.integer(0) + 1;
+  last_entry.done();
+  add_entry.run(c.space, std::string_view(c.queue), number, BytesView(c.value),
+                sum_of("entries", c.space, c.queue, number, c.value));
+}
+
+void StateFile::State::apply(const change::Popped& c) {
+  first_entry.run(c.space, std::string_view(c.queue));
+  const std::int64_t number = first_entry.integer(0);
+  first_entry.done();
+  erase_entry.run(c.space, std::string_view(c.queue), number);
+}
+
+void StateFile::State::apply(const change::Completed& c) {
+  std::optional<BytesView> block;
+  if (c.block) block = *c.block;
+  const std::int64_t gathers = c.gathers ? 1 : 0;
+  set_round.run(c.space, gathers, std::string_view(c.name), c.round, block,
+                std::string_view(c.too_big),
+                sum_of("rounds", c.space, gathers, c.name, c.round, block.has_value(),
+                       block.value_or(BytesView()), c.too_big));
+}
+
+/// A session's answers go round in as many places as it may have changes unanswered.
+void StateFile::State::apply(const change::Answered& c) {
+  const std::uint64_t slot = c.number % wire::unanswered_changes_max;
+  const auto type = static_cast<std::int64_t>(c.type);
+  set_answer.run(c.space, c.session, slot, c.number, c.request, type, BytesView(c.payload),
+                 sum_of("answers", c.space, c.session, slot, c.number, c.request, type, c.payload));
+}
+
+void StateFile::State::apply(const change::Forgot& c) { forget_answers.run(c.space, c.session); }
+
+void StateFile::forget_memory() {
+  State& s = *state_;
+  StateContents ignored;
+  try {
+    s.load_jobs(ignored);
+    s.memory = random_number();
+    s.write_service();
+  } catch (const sqlite::Failure& failure) {
+    throw cannot_open_state(s.path, failure);
+  }
+}
+
+void StateFile::copy_to(const std::string& path) {
+  std::string quoted;
+  for (const char c : path) quoted.append(c == '\'' ? 2 : 1, c);
+  try {
+    state_->file.execute("VACUUM INTO '" + quoted + "'");
+  } catch (const sqlite::Failure& failure) {
+    throw Error(Errc::refused, "cannot write " + name_in_quotes(path) + ": " + failure.what());
+  }
+}
+
+}  // namespace dlaunch::rendezvous

@@ -1,0 +1,94 @@
+#pragma once
+
+#include "rendezvous/state/sqlite.hpp"
+#include "rendezvous/state/state_file.hpp"
+#include "runtime/base/text_hash.hpp"
+
+#include <array>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+/// The inside of StateFile, for the files that implement it and nobody else: state_file.cpp opens
+/// and writes, state_load.cpp reads.
+namespace dlaunch::rendezvous {
+
+/// What turns in the row of a table: any bit of what is in it, and any that is put into another.
+template <class... Fields>
+std::int64_t sum_of(std::string_view table, const Fields&... fields) {
+  std::uint64_t sum = text_hash(table);
+  const auto add = [&](const auto& field) {
+    if constexpr (std::is_arithmetic_v<std::remove_cvref_t<decltype(field)>>) {
+      std::array<char, 8> raw{};
+      auto number = static_cast<std::uint64_t>(field);
+      for (char& byte : raw) {
+        byte = static_cast<char>(number & 0xff);
+        number >>= 8;
+      }
+      sum = text_hash({raw.data(), raw.size()}, sum);
+    } else {
+      // The size first, so that two fields are not taken for two others.
+      sum = text_hash(std::to_string(field.size()) + ":", sum);
+      sum = text_hash({reinterpret_cast<const char*>(field.data()), field.size()}, sum);
+    }
+  };
+  (add(fields), ...);
+  return static_cast<std::int64_t>(sum);
+}
+
+Error refused_state(const std::string& path, const std::string& why);
+Error damaged_state(const std::string& path, const std::string& how);
+Error cannot_open_state(const std::string& path, const sqlite::Failure& failure);
+
+struct StateFile::State {
+  State(std::string at, sqlite::Connection::Mode mode) : path(std::move(at)), file(path, mode) {}
+
+  void prepare(sqlite::Connection::Mode mode);
+  void create();
+  void check_schema();
+  void check_pages();
+  void prepare_statements();
+  void write_service();
+  void checkpoint();
+  template <class Act>
+  void change_job(const std::string& job, Act act);
+
+  void apply(const change::JobOpened& c);
+  void apply(const change::EpochClosed& c);
+  void apply(const change::JobFinished& c);
+  void apply(const change::JobForgotten& c);
+  void apply(const change::SpaceOpened& c);
+  void apply(const change::SpaceDropped& c);
+  void apply(const change::Stored& c);
+  void apply(const change::Erased& c);
+  void apply(const change::Pushed& c);
+  void apply(const change::Popped& c);
+  void apply(const change::Completed& c);
+  void apply(const change::Answered& c);
+  void apply(const change::Forgot& c);
+
+  void load_jobs(StateContents& into);
+  using Spaces = std::map<change::Space, StateContents::Space*>;
+  Spaces load_spaces(StateContents& into);
+  void load_keys(const Spaces& into);
+  void load_entries(const Spaces& into);
+  void load_rounds(const Spaces& into);
+  void load_answers(const Spaces& into);
+  StateContents::Space& space_of(const Spaces& spaces, change::Space number) const;
+  void require(bool good, const char* table) const {
+    if (!good) throw damaged_state(path, std::string("the sum of a row of ") + table + " is wrong");
+  }
+
+  const std::string path;
+  sqlite::Connection file;
+  /// The row of `service`: what is kept of jobs that are forgotten.
+  std::uint64_t memory = 0, incarnation = 0, epoch = 0;
+
+  sqlite::Statement begin, commit, set_service, find_job, set_job, erase_job, add_space, set_key,
+      erase_key, last_entry, first_entry, add_entry, erase_entry, set_round, set_answer,
+      forget_answers;
+  std::vector<sqlite::Statement> drop_space;
+};
+
+}  // namespace dlaunch::rendezvous

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+namespace dlaunch::store {
+
+/// Makes what is recorded of a server's namespaces, and of what its host decides, durable some time
+/// later. The server holds back what it says until everything that was recorded before it was said
+/// is durable, so that nobody learns of what could still be lost. Called on the server's thread.
+class Commits {
+ public:
+  virtual ~Commits() = default;
+  /// The number of the last change that was recorded; they are counted from 1.
+  virtual std::uint64_t recorded() const = 0;
+  /// All changes up to this number are durable. Does not shrink.
+  virtual std::uint64_t durable() const = 0;
+  /// No request is half carried out: what was recorded up to now may become durable, all of it or,
+  /// should everything end, none. May wait while too much is under way.
+  virtual void seal() = 0;
+  /// `told` is called, on the server's thread and from no other call, each time durable() has
+  /// grown; empty: nobody wants to know any more.
+  virtual void on_durable(std::function<void()> told) = 0;
+};
+
+}  // namespace dlaunch::store

@@ -1,0 +1,136 @@
+// What readers of the status cost agents: how long a heartbeat takes to be answered at a dlaunchd
+// with N agents of one job, while nobody reads the status, and while so many read it all the time.
+//
+//     readers DLAUNCHD N READERS [SECONDS]
+#include "tests/bench/crowd.hpp"
+
+#include <dlaunch/error.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace {
+
+using namespace dlaunch;
+using namespace dlaunch::bench;
+using Milliseconds = std::chrono::duration<double, std::milli>;
+
+struct Daemon {
+  pid_t pid = 0;
+  Address rendezvous, http;
+};
+
+Address address_in(const std::string& text, const std::string& key) {
+  const auto at = text.find(key + "=127.0.0.1:");
+  if (at == std::string::npos) fail("the daemon said " + text);
+  const int port = std::atoi(text.c_str() + at + key.size() + 11);
+  return resolve("127.0.0.1", static_cast<std::uint16_t>(port)).at(0);
+}
+
+/// Its errors go to ours once it is ready.
+Daemon start(const char* program) {
+  int ends[2];
+  if (::pipe(ends) != 0) fail("no pipe");
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+    ::dup2(ends[1], STDERR_FILENO);
+    ::execl(program, program, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", nullptr);
+    std::_Exit(127);
+  }
+  std::string text;
+  char c = 0;
+  while (::read(ends[0], &c, 1) == 1 && c != '\n') text += c;
+  std::thread([fd = ends[0]] {
+    char some[4096];
+    while (::read(fd, some, sizeof some) > 0) {
+    }
+  }).detach();
+  return {pid, address_in(text, "listen"), address_in(text, "http")};
+}
+
+/// Reads this page again and again, until told to stop; returns how often.
+std::size_t read_pages(const Address& http, const std::string& page,
+                       const std::atomic<bool>& stop) {
+  std::size_t count = 0;
+  while (!stop) {
+    unique_fd fd = connect_tcp(http, Clock::now() + std::chrono::seconds(10));
+    const std::string request = "GET " + page + " HTTP/1.0\r\n\r\n";
+    if (::send(fd.get(), request.data(), request.size(), MSG_NOSIGNAL) < 0) fail("no request");
+    char some[65536];
+    while (::recv(fd.get(), some, sizeof some, 0) > 0) {
+    }
+    ++count;
+  }
+  return count;
+}
+
+/// One heartbeat after the other, each once the one before it is answered.
+std::vector<double> beat_for(Crowd& crowd, Clock::duration time) {
+  std::vector<double> took;
+  Bytes scratch(64u << 10);
+  Agent& agent = crowd.agents().front();
+  for (const auto end = Clock::now() + time; Clock::now() < end;) {
+    const auto begin = Clock::now();
+    const std::size_t before = agent.beats();
+    agent.beat();
+    while (agent.beats() == before) agent.await(scratch);
+    took.push_back(Milliseconds(Clock::now() - begin).count());
+  }
+  std::ranges::sort(took);
+  return took;
+}
+
+void print(const char* what, const std::vector<double>& took) {
+  const auto at = [&](double share) {
+    return took[static_cast<std::size_t>(share * static_cast<double>(took.size() - 1))];
+  };
+  std::printf("%s: %zu heartbeats, p50 %.3f ms, p99 %.3f ms, p99.9 %.3f ms, longest %.1f ms\n",
+              what, took.size(), at(0.5), at(0.99), at(0.999), took.back());
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 4) fail("readers DLAUNCHD N READERS [SECONDS]");
+  const std::size_t size = std::strtoull(argv[2], nullptr, 10);
+  const int readers = std::atoi(argv[3]);
+  const auto time = std::chrono::seconds(argc > 4 ? std::atoi(argv[4]) : 3);
+  allow_agents(size);
+  const Daemon daemon = start(argv[1]);
+  Crowd crowd(daemon.rendezvous, size, 1);
+  crowd.until(Agent::State::meeting, size);
+  const auto all_beat = [&] {
+    for (Agent& agent : crowd.agents()) agent.beat();
+  };
+  all_beat();
+  print("without readers", beat_for(crowd, time));
+  all_beat();
+  for (const std::string page : {"/metrics", "/api/v1/jobs", "/api/v1/jobs/bench"}) {
+    std::atomic<bool> stop = false;
+    std::vector<std::size_t> counts(static_cast<std::size_t>(readers));
+    std::vector<std::jthread> threads;
+    for (auto& count : counts) {
+      threads.emplace_back([&] { count = read_pages(daemon.http, page, stop); });
+    }
+    const auto took = beat_for(crowd, time);
+    stop = true;
+    threads.clear();
+    std::size_t all = 0;
+    for (const auto count : counts) all += count;
+    print((page + ", read " + std::to_string(all) + " times").c_str(), took);
+    all_beat();
+  }
+  ::kill(daemon.pid, SIGKILL);
+  ::waitpid(daemon.pid, nullptr, 0);
+  return 0;
+}

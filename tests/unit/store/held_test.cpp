@@ -1,0 +1,174 @@
+// A server that says nothing before what was recorded is durable.
+#include "tests/support/raw_peer.hpp"
+#include "tests/support/store_server.hpp"
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <poll.h>
+
+using namespace dlaunch;
+using namespace dlaunch::test;
+
+namespace {
+
+/// Durable is what the test says.
+class Slow final : public store::Commits {
+ public:
+  std::uint64_t recorded() const override { return recorded_; }
+  std::uint64_t durable() const override { return durable_; }
+  void seal() override { sealed_ = recorded_; }
+  void on_durable(std::function<void()> told) override { told_ = std::move(told); }
+
+  void record() { ++recorded_; }
+  void make_durable(std::uint64_t change) {
+    durable_ = change;
+    told_();
+  }
+  std::uint64_t sealed() const { return sealed_; }
+
+ private:
+  std::uint64_t recorded_ = 0, durable_ = 0, sealed_ = 0;
+  std::function<void()> told_;
+};
+
+/// A namespace each of whose changes is one that Slow records; keeps what it hears as lines.
+class Journal final : public store::SpaceJournal {
+ public:
+  Journal(Slow& slow, std::vector<std::string>& heard) : slow_(slow), heard_(heard) {}
+  void stored(std::string_view key, BytesView, std::uint64_t, std::chrono::milliseconds) override {
+    note("stored " + std::string(key));
+  }
+  void erased(std::string_view key) override { note("erased " + std::string(key)); }
+  void pushed(std::string_view queue, BytesView) override { note("pushed " + std::string(queue)); }
+  void popped(std::string_view queue) override { note("popped " + std::string(queue)); }
+  void completed(const store::CompleteRound&) override { note("completed"); }
+  void answered(std::uint64_t session, std::uint64_t request, wire::Type, BytesView) override {
+    note("answered " + std::to_string(session) + "." + std::to_string(request));
+  }
+  void forgot(std::uint64_t session) override { note("forgot " + std::to_string(session)); }
+  void dropped() override { note("dropped"); }
+  std::string refusal() const override { return heard_.size() > 100 ? "full" : ""; }
+
+ private:
+  void note(std::string line) {
+    slow_.record();
+    heard_.push_back(std::move(line));
+  }
+  Slow& slow_;
+  std::vector<std::string>& heard_;
+};
+
+struct Held {
+  Held() {
+    space = server.on_loop([&](store::Server& s) {
+      s.hold_for(slow);
+      store::KeptSpace kept;
+      kept.contents.keys.push_back({"before", Bytes(3, std::byte{'b'}), 0, {}});
+      kept.contents.answers.push_back({7, 5, wire::Type::done, {}});
+      kept.journal = std::make_unique<Journal>(slow, heard);
+      return s.add_space(11, {}, std::move(kept));
+    });
+  }
+  void sit(RawPeer& peer, std::uint64_t session) {
+    peer.greet(session);
+    CHECK(server.on_loop([&](store::Server& s) { return s.seat(server.host.last(), space); }));
+  }
+  void make_durable(std::uint64_t change) {
+    server.on_loop([&](store::Server&) {
+      slow.make_durable(change);
+      return true;
+    });
+  }
+  /// Nothing has come, though the server has had a turn.
+  bool silent(const RawPeer& peer) {
+    server.on_loop([](store::Server&) { return true; });
+    pollfd wait{peer.fd(), POLLIN, 0};
+    return ::poll(&wait, 1, 0) == 0;
+  }
+  /// Waits until that many changes were heard.
+  void await(std::size_t count) {
+    const auto deadline = soon();
+    while (server.on_loop([&](store::Server&) { return heard.size(); }) < count) {
+      REQUIRE(Clock::now() < deadline);
+    }
+  }
+
+  Slow slow;
+  std::vector<std::string> heard;
+  ServerThread server;
+  store::SpaceId space = 0;
+};
+
+}  // namespace
+
+TEST_CASE("an answer waits for its change, a read for what it shows, and nothing for later ones") {
+  Held held;
+  RawPeer writer(held.server.connect()), reader(held.server.connect());
+  held.sit(writer, 7);
+  held.sit(reader, 8);
+  // Nothing is under way: at once, and what was there before is there.
+  reader.ask(1, wire::Get{"before"});
+  CHECK(as_text(reader.frame().second).ends_with("bbb"));
+
+  writer.ask(6, wire::Set{"k", as_bytes("v")});
+  held.await(2);
+  CHECK(held.heard == std::vector<std::string>{"stored k", "answered 7.6"});
+  CHECK(held.slow.sealed() == 2);
+  reader.ask(2, wire::Get{"k"});
+  reader.ask(3, wire::Push{"q", as_bytes("1")});
+  held.await(4);
+  CHECK(held.silent(writer));
+  CHECK(held.silent(reader));
+  held.make_durable(1);
+  CHECK(held.silent(writer));
+  held.make_durable(2);
+  writer.answer<wire::Done>(6);
+  // The read came before the push, and in one turn with it or not; it never waits for more.
+  held.make_durable(4);
+  CHECK(as_text(reader.frame().second).ends_with("v"));
+  reader.answer<wire::Done>(3);
+}
+
+TEST_CASE("a change that was answered by an earlier server is not made again") {
+  Held held;
+  RawPeer peer(held.server.connect());
+  held.sit(peer, 7);
+  peer.ask(5, wire::Set{"k", as_bytes("v")});
+  peer.answer<wire::Done>(5);
+  peer.ask(6, wire::Get{"k"});
+  peer.answer<wire::Absent>(6);
+  CHECK(held.heard.empty());
+}
+
+TEST_CASE("what many write is said in order, as far as it is durable") {
+  Held held;
+  RawPeer peer(held.server.connect());
+  held.sit(peer, 7);
+  constexpr std::uint64_t count = 40;
+  for (std::uint64_t i = 1; i <= count; ++i) peer.ask(100 + i, wire::Add{"n", 1});
+  held.await(2 * count);
+  CHECK(held.silent(peer));
+  for (std::uint64_t i = 1; i <= 2 * count; ++i) held.make_durable(i);
+  for (std::uint64_t i = 1; i <= count; ++i) {
+    const auto sum = static_cast<std::uint64_t>(peer.answer<wire::Number>(100 + i).value);
+    CHECK(sum == i);
+  }
+}
+
+TEST_CASE("where no change can be kept it is refused, and reads go on") {
+  Held held;
+  RawPeer peer(held.server.connect());
+  held.sit(peer, 7);
+  for (std::uint64_t i = 1; i <= 51; ++i) peer.ask(100 + i, wire::Add{"n", 1});
+  held.await(102);
+  held.make_durable(102);
+  for (std::uint64_t i = 1; i <= 51; ++i) peer.answer<wire::Number>(100 + i);
+  peer.ask(200, wire::Add{"n", 1});
+  CHECK(peer.answer<wire::Failed>(200).sentence == "full");
+  peer.ask(201, wire::Get{"n"});
+  CHECK(as_text(peer.frame().second).ends_with("51"));
+  CHECK(held.heard.size() == 102);
+}
