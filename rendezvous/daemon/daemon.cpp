@@ -1,6 +1,5 @@
 #include "rendezvous/daemon/daemon.hpp"
 
-#include "rendezvous/daemon/memory_limit.hpp"
 #include "rendezvous/daemon/process_figures.hpp"
 #include "runtime/base/exit_code.hpp"
 #include "runtime/base/os/program.hpp"

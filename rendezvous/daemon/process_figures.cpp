@@ -1,7 +1,15 @@
 #include "rendezvous/daemon/process_figures.hpp"
 
+#include "runtime/base/text/take.hpp"
+
+#include <algorithm>
+#include <charconv>
 #include <fstream>
+#include <limits>
 #include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
 
 #include <dirent.h>
 #include <sys/resource.h>
@@ -34,6 +42,65 @@ double seconds(const timeval& time) {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
 }
 
+constexpr std::size_t unlimited = std::numeric_limits<std::size_t>::max();
+
+/// The first number of a text; nullopt where it begins with none, as "max".
+std::optional<std::size_t> leading_number(std::string_view text) {
+  text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
+  std::size_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc{}) return std::nullopt;
+  return number;
+}
+
+std::size_t limit_in(const FileReader& read, const std::string& path) {
+  const auto text = read(path);
+  return text ? leading_number(*text).value_or(unlimited) : unlimited;
+}
+
+/// Of the cgroup at `path` below `root` and of those above it. In a container the path may be the
+/// host's, and only the root is there.
+std::size_t least_limit(const FileReader& read, const std::string& root, std::string_view path,
+                        const char* file) {
+  std::size_t least = limit_in(read, root + file);
+  while (path.size() > 1) {
+    least = std::min(least, limit_in(read, root + std::string(path) + file));
+    path = path.substr(0, path.rfind('/'));
+  }
+  return least;
+}
+
+/// "0::/a/b" is that of version 2, "7:memory:/a/b" that of version 1.
+std::size_t cgroup_limit(const FileReader& read) {
+  const auto text = read("/proc/self/cgroup");
+  if (!text) return unlimited;
+  std::size_t least = unlimited;
+  for (const auto line : split(*text, '\n')) {
+    const auto second = line.find(':', line.find(':') + 1);
+    if (second == std::string_view::npos) continue;
+    const std::string_view path = line.substr(second + 1);
+    if (line.starts_with("0::")) {
+      least = std::min(least, least_limit(read, "/sys/fs/cgroup", path, "/memory.max"));
+    } else if (line.find(":memory:") != std::string_view::npos) {
+      least = std::min(least,
+                       least_limit(read, "/sys/fs/cgroup/memory", path, "/memory.limit_in_bytes"));
+    }
+  }
+  return least;
+}
+
+std::size_t machine_memory(const FileReader& read) {
+  const auto text = read("/proc/meminfo");
+  if (!text) return unlimited;
+  constexpr std::string_view field = "MemTotal:";
+  for (const auto line : split(*text, '\n')) {
+    if (!line.starts_with(field)) continue;
+    const auto kib = leading_number(line.substr(field.size()));
+    return kib ? *kib << 10 : unlimited;
+  }
+  return unlimited;
+}
+
 }  // namespace
 
 ProcessFigures process_figures() {
@@ -54,6 +121,11 @@ std::uint64_t raise_fd_limit() {
   ::setrlimit(RLIMIT_NOFILE, &fds);
   ::getrlimit(RLIMIT_NOFILE, &fds);
   return fds.rlim_cur;
+}
+
+std::size_t usable_memory(const FileReader& read) {
+  const std::size_t cgroup = cgroup_limit(read), machine = machine_memory(read);
+  return std::min(cgroup - cgroup / 4, machine / 2);
 }
 
 }  // namespace dlaunch::rendezvous

@@ -1,5 +1,8 @@
 #pragma once
 
+#include "runtime/base/text/options.hpp"
+
+#include <cstddef>
 #include <cstdint>
 
 namespace dlaunch::rendezvous {
@@ -16,5 +19,10 @@ ProcessFigures process_figures();
 
 /// Allows as many descriptors as the hard limit does; returns how many are allowed now.
 std::uint64_t raise_fd_limit();
+
+/// How many bytes a daemon may hold for its jobs by default: three quarters of the least limit of
+/// its cgroup and those above, or half of the machine's memory, whatever is less. Files that cannot
+/// be read limit nothing.
+std::size_t usable_memory(const FileReader& read);
 
 }  // namespace dlaunch::rendezvous

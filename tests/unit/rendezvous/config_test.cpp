@@ -1,7 +1,7 @@
 #include "rendezvous/daemon/config.hpp"
 
 #include "rendezvous/daemon/open_journal.hpp"
-#include "rendezvous/daemon/memory_limit.hpp"
+#include "rendezvous/daemon/process_figures.hpp"
 
 #include <fstream>
 #include <iterator>
