@@ -376,9 +376,8 @@ void KeyValues::log_to(ChangeLog& log) { state_->log = &log; }
 void KeyValues::restore_key(std::string_view key, BytesView value, std::uint64_t owner,
                             Clock::duration lease, Clock::time_point now) {
   State& s = *state_;
-  const auto [at, is_new] =
-      s.map.emplace(std::string(key), State::Entry{Bytes(value.begin(), value.end()), owner});
-  if (!is_new) return;
+  if (s.map.contains(key)) return;
+  s.map.add(key, State::Entry{Bytes(value.begin(), value.end()), owner});
   s.bytes += key.size() + value.size();
   if (owner != 0) s.leases.hold(owner, key, lease, now);
 }

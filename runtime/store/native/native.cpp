@@ -191,7 +191,7 @@ bool NativeSession::dispatch(const wire::FrameHeader& header, BytesView payload)
   if (wire::is_change(header.type)) {
     if (answered_before(header)) return true;
     if (std::string why = space_->refusal(); !why.empty()) {
-      fail(header.request, Errc::refused, std::move(why));
+      refuse(header.request, Errc::refused, std::move(why));
       return true;
     }
     change_ = header.request;
