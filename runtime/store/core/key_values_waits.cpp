@@ -180,6 +180,7 @@ void KeyValues::restore_entry(std::string_view queue, BytesView value) {
   }
   found->second.emplace_back(value.begin(), value.end());
   s.bytes += value.size();
+  ++s.queued;
 }
 
 void KeyValues::restore_round(const CompleteRound& round) {

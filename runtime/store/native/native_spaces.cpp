@@ -103,6 +103,7 @@ void NativeSpaces::drop(SpaceId id, std::string_view why) {
     clients_.find(client)->second->sit(nullptr, why);
   }
   if (space->journal_) space->journal_->dropped();
+  space->journal_.reset();
   if (space->scheduled_) deadlines_.erase({*space->scheduled_, id});
   const auto found = spaces_.find(id);
   if (space->values.size() > keys_per_tick) leaving_.push_back(std::move(found->second));

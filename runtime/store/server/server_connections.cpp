@@ -103,13 +103,12 @@ void Server::State::feed(Connection& connection, BytesView in, Clock::time_point
 void Server::State::charge(Connection& connection) {
   if (limits.memory == nullptr) return;
   constexpr std::size_t much = 64u << 10;
-  const std::size_t before = connection.charge.bytes(), now_held = connection.held_bytes();
-  connection.charge.set(now_held);
-  if (now_held <= before || now_held < much || limits.memory->has_room(0) || connection.ended)
-    return;
+  const std::size_t before = connection.charge.bytes(), bytes = connection.held_bytes();
+  connection.charge.set(bytes);
+  if (bytes <= before || bytes < much || limits.memory->has_room(0) || connection.ended) return;
   ++counters.greedy;
   if (hear_failed) {
-    hear_failed(connection.id, "the memory is full, and " + std::to_string(now_held) +
+    hear_failed(connection.id, "the memory is full, and " + std::to_string(bytes) +
                                    " bytes are held for it alone");
   }
   end(connection);

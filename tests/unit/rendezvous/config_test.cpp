@@ -209,7 +209,7 @@ TEST_CASE("the packaged file shows every key with its default, and --help names 
   }
   const auto help = std::get<EarlyExit>(read({"--help"})).text;
   for (const auto& key : shown) CHECK(help.find("  --" + key + " ") != std::string::npos);
-  CHECK(shown.size() == 12);
+  CHECK(shown.size() == 16);
   const Config as_shown = good({}, active), standard = good({});
   CHECK(unchangeable(standard, as_shown).empty());
   CHECK(as_shown.rules.jobs_max == standard.rules.jobs_max);
