@@ -59,8 +59,7 @@ Daemon::Daemon(DaemonTask task, Log& log)
       journal_(
           open_journal(task_.config.state, io_, [this](const LogLine& line) { log_.write(line); })),
       service_(
-          io_, rules_of(task_.config), [this](const LogLine& line) { note(line); },
-          journal_.get()),
+          io_, rules_of(task_.config), [this](const LogLine& line) { note(line); }, journal_.get()),
       manager_(task_.notify_socket),
       signals_(io_, SIGHUP),
       watchdog_timer_(io_),
