@@ -39,7 +39,7 @@ inline void leave_behind(Communicator&& comm) {
 
 #ifdef __SANITIZE_THREAD__
 /// Nor for lost threads.
-extern "C" [[gnu::used]] inline const char* __tsan_default_options() {
+extern "C" [[gnu::used, gnu::visibility("default")]] inline const char* __tsan_default_options() {
   return "report_thread_leaks=0";
 }
 #endif
