@@ -35,8 +35,8 @@ std::vector<unique_fd> open_all(const ListenAt& at) {
   return fds;
 }
 
-/// Of the descriptors that there are so many are not for agents: the status pages have 64
-/// connections, and the daemon some files. Where there are few, half are kept.
+/// How many descriptors agents may take: the status pages have 64 connections, and the daemon some
+/// files. Half are kept for these where there are few.
 std::size_t agents_of(std::uint64_t descriptors) {
   constexpr std::uint64_t reserved = 96;
   return static_cast<std::size_t>(descriptors - std::min(reserved, descriptors / 2));

@@ -16,8 +16,8 @@ bool has_sqlite();
 
 constexpr std::string_view sqlite_state = "sqlite:";
 
-/// Where jobs are kept, as `state` says, which read_config has taken. `io` and `log` outlive it.
-/// Throws Error where a state file may not be used.
+/// The place that keeps jobs, as `state` says, which read_config has taken. `io` and `log` outlive
+/// it. Throws Error where a state file may not be used.
 std::unique_ptr<JobJournal> open_journal(const std::string& state, boost::asio::io_context& io,
                                          Service::Log log);
 

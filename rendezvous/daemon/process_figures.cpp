@@ -58,8 +58,8 @@ std::size_t limit_in(const FileReader& read, const std::string& path) {
   return text ? leading_number(*text).value_or(unlimited) : unlimited;
 }
 
-/// Of the cgroup at `path` below `root` and of those above it. In a container the path may be the
-/// host's, and only the root is there.
+/// The least limit of the cgroup at `path` below `root` and of those above it. In a container the
+/// path may be the host's, and only the root is there.
 std::size_t least_limit(const FileReader& read, const std::string& root, std::string_view path,
                         const char* file) {
   std::size_t least = limit_in(read, root + file);

@@ -72,7 +72,7 @@ struct Totals {
   std::uint64_t refusals = 0;      ///< Nodes that were turned away.
   std::uint64_t crowded = 0;       ///< Connections beyond those that their job may have.
   std::uint64_t never_joined = 0;  ///< Connections that were closed because they joined nothing.
-  /// Of the memory budget, where there is one.
+  /// What counts against the memory budget, and that budget; 0: there is none.
   std::size_t memory_used = 0, memory_max = 0;
   std::uint64_t memory_refusals = 0;  ///< Requests for which there was no room.
 };

@@ -123,7 +123,7 @@ struct Service::State final : store::Host, std::enable_shared_from_this<State> {
   void apply(Job& job, const Finish& effect);
   static bool is_deserted(const Job& job);
   void end_if_deserted(Job& job);
-  /// Where there is no place for another job: that of the one that has been deserted for longest.
+  /// Gives the place of the job that was deserted first to another, if there is no place left.
   void make_place(Clock::time_point now);
   void begin_epoch(Job& job, std::uint64_t epoch, int world_size);
   std::optional<HostPlace> place_of_host(const Job& job) const;

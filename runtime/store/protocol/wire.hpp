@@ -173,7 +173,7 @@ struct Keys {
   std::vector<std::string_view> keys;
   static auto fields(auto& m) { return in_order(m.keys); }
 };
-/// Of a list: `more` says that there are keys behind these.
+/// A part of a list: `more` says that there are keys behind these.
 struct Page {
   static constexpr Type type = Type::page;
   bool more = false;

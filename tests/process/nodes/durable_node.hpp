@@ -19,7 +19,7 @@ namespace dlaunch::process_test {
 
 namespace message = rendezvous::message;
 
-/// Where the daemon is, and how often it was started. Any thread may ask.
+/// The daemon's port, and how often it was started. Any thread may ask.
 class Gate {
  public:
   void open(const Address& at) {
@@ -150,7 +150,7 @@ inline Address address_of(const Daemon& daemon) {
       .at(0);
 }
 
-/// Where a daemon keeps its state, and the option that says so.
+/// The folder in which a daemon keeps its state, and the option that says so.
 struct Kept {
   testing::TemporaryFolder folder;
   std::string path = (folder.path() / "state.db").string();
