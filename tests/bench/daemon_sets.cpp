@@ -4,7 +4,6 @@
 #include "tests/support/raw_peer.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <stdexcept>
@@ -36,10 +35,10 @@ test::RawPeer come(const Address& daemon, int number) {
 }
 
 /// Microseconds of each set.
-std::vector<double> set_until(test::RawPeer& peer, const std::atomic<bool>& stop) {
+std::vector<double> set_until(test::RawPeer& peer, Clock::time_point end) {
   const Bytes value(64, std::byte{'v'});
   std::vector<double> took;
-  for (std::uint64_t request = 1; !stop; ++request) {
+  for (std::uint64_t request = 1; Clock::now() < end; ++request) {
     std::string key = "key-" + std::to_string(request % 1000);
     key.resize(16, '.');
     const auto begin = Clock::now();
@@ -62,14 +61,13 @@ int main(int argc, char** argv) try {
   std::vector<test::RawPeer> peers;
   for (std::size_t i = 0; i < clients; ++i) peers.push_back(come(daemon, static_cast<int>(i)));
   std::vector<std::vector<double>> took(clients);
-  std::atomic<bool> stop = false;
+  const double seconds = std::atof(argv[3]);
+  const auto end = Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                                      std::chrono::duration<double>(seconds));
   std::vector<std::jthread> threads;
   for (std::size_t i = 0; i < clients; ++i) {
-    threads.emplace_back([&, i] { took[i] = set_until(peers[i], stop); });
+    threads.emplace_back([&, i] { took[i] = set_until(peers[i], end); });
   }
-  const double seconds = std::atof(argv[3]);
-  std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
-  stop = true;
   threads.clear();
   std::vector<double> all;
   for (const auto& each : took) all.insert(all.end(), each.begin(), each.end());

@@ -134,11 +134,12 @@ class Witness {
  public:
   explicit Witness(const Address& daemon) : peer_(daemon, "witness", 1) { peer_.join(); }
 
-  std::vector<double> measure(const std::atomic<bool>& stop) {
+  template <class IsOver>
+  std::vector<double> measure(IsOver is_over) {
     std::vector<double> times;
     // One is due every so often, and is late where the one before it was: what stands still for a
     // second spoils many.
-    for (auto due = Clock::now(); !stop.load(); due += 5ms) {
+    for (auto due = Clock::now(); !is_over(); due += 5ms) {
       std::this_thread::sleep_until(due);
       peer_.ask(wire::Set{"key", as_bytes("value")});
       peer_.ask(wire::Get{"key"});
@@ -234,16 +235,15 @@ int main(int argc, char** argv) try {
   if (attack == "barriers") said = late_barriers(attacker);
   if (attack == "waits") said = long_waits(attacker);
 
-  std::atomic<bool> stop = false;
-  std::vector<double> before, during;
-  std::jthread baseline([&] { before = witness.measure(stop); });
-  std::this_thread::sleep_for(2s);
-  stop = true;
-  baseline.join();
+  const auto quiet_end = Clock::now() + 2s;
+  const auto before = witness.measure([&] { return Clock::now() >= quiet_end; });
 
-  stop = false;
-  std::jthread measured([&] { during = witness.measure(stop); });
   const auto begin = Clock::now();
+  std::atomic<bool> attacked = false;
+  std::vector<double> during;
+  // What the attack leaves behind counts, too.
+  std::jthread measured(
+      [&] { during = witness.measure([&] { return attacked && Clock::now() >= begin + 1s; }); });
   double newcomer = 0;
   std::vector<Peer> crowd;
   if (!said.empty()) {
@@ -259,8 +259,7 @@ int main(int argc, char** argv) try {
     newcomer = Milliseconds(Clock::now() - came).count();
   }
   const double took = std::chrono::duration<double>(Clock::now() - begin).count();
-  if (took < 1) std::this_thread::sleep_for(1s);  // What the attack leaves behind counts, too.
-  stop = true;
+  attacked = true;
   measured.join();
   std::printf("baseline %.3f during %.3f longest %.3f attack %.2f newcomer %.1f\n", p99(before),
               p99(during), *std::ranges::max_element(during), took, newcomer);
