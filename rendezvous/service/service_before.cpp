@@ -49,6 +49,8 @@ bool Service::State::came_after_restart(store::ConnectionId who, const std::stri
                           "the rendezvous was started again, and waits for the nodes of the job "
                           "that runs under this id"};
   tell(who, message::Standing{standing});
+  // One a connection: what it says again takes the place of what it said.
+  std::erase_if(early, [&](const Early& each) { return each.connection == who; });
   early.push_back({who, name, std::move(join)});
   return true;
 }

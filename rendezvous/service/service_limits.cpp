@@ -37,8 +37,7 @@ store::ConnectionId Service::State::stranger_to_go(Clock::time_point now) {
     while (!strangers->empty()) {
       const auto [when, who] = strangers->front();
       const auto caller = callers.find(who);
-      const bool stranger =
-          caller != callers.end() && !caller->second.joined && !is_early(who);
+      const bool stranger = caller != callers.end() && !caller->second.joined && !is_early(who);
       if (stranger && when - patience + joins_slowly > now) break;
       strangers->pop_front();
       if (!stranger) continue;

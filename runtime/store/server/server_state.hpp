@@ -173,8 +173,8 @@ struct Server::State final : Host, Connection::Owner, std::enable_shared_from_th
   ConnectionId next_id = 1;
   std::optional<std::set<std::string>> c10d_hosts;  ///< Numeric; nullopt: all.
 
-  Commits* commits = nullptr;       ///< Null: nothing has to wait for a change to be durable.
-  std::vector<ConnectionId> held;   ///< Have something that waits for it.
+  Commits* commits = nullptr;      ///< Null: nothing has to wait for a change to be durable.
+  std::vector<ConnectionId> held;  ///< Have something that waits for it.
   ConnectionLimits connection_limits;
   std::map<std::string, std::size_t> per_peer;  ///< Connections of an address.
   std::deque<ConnectionId> unfinished;          ///< Their turn was over before they were done.
