@@ -113,15 +113,16 @@ constexpr auto clone_unseen = &::clone;
 /// clone3 into a cgroup, which glibc has no call for: a process that moves there after its birth
 /// would first wait for all processors to have been elsewhere, some milliseconds. On the other
 /// stack the child calls `child_main`, which does not return. Returns as clone does, errno negated.
-DLAUNCH_UNCHECKED long clone_into(int cgroup, void* stack_base, std::size_t stack_bytes,
-                                  Child* child) {
+DLAUNCH_UNCHECKED long clone_into([[maybe_unused]] int cgroup, [[maybe_unused]] void* stack_base,
+                                  [[maybe_unused]] std::size_t stack_bytes,
+                                  [[maybe_unused]] Child* child) {
+#if defined(__x86_64__)
   clone_args arguments{};
   arguments.flags = CLONE_VM | CLONE_VFORK | CLONE_INTO_CGROUP;
   arguments.exit_signal = SIGCHLD;
   arguments.stack = reinterpret_cast<std::uintptr_t>(stack_base);
   arguments.stack_size = stack_bytes;
   arguments.cgroup = static_cast<std::uint64_t>(cgroup);
-#if defined(__x86_64__)
   long result = SYS_clone3;
   asm volatile(
       "syscall\n\t"
@@ -136,7 +137,6 @@ DLAUNCH_UNCHECKED long clone_into(int cgroup, void* stack_base, std::size_t stac
       : "rcx", "r11", "memory", "cc");
   return result;
 #else
-  (void)child;
   return -ENOSYS;
 #endif
 }
