@@ -144,14 +144,16 @@ int run_c(const std::string& op, const std::string& end, const char* pipe) {
     if (op == "gather") status = dl_gather(comm, in, every, root, &here);
     if (op == "reduce") status = dl_reduce(comm, in, result, root, dl_op(DL_SUM), &here);
   } while (status == DL_OK && ++returned != 0 && end == "loop");
+  int code = 0;
   if (status != DL_OK) {
     std::fprintf(stderr, "rooted_rank: returned %d times\n", returned);
-    return say(dl_last_message(comm));
+    code = say(dl_last_message(comm));
+  } else if (end == "pause") {
+    wait_for(pipe);
   }
-  if (end == "pause") wait_for(pipe);
   dl_comm_free(comm);
   dl_world_free(world);
-  return 0;
+  return code;
 }
 
 }  // namespace

@@ -203,7 +203,9 @@ TEST_CASE("ten thousand connect at once, all are welcomed, and they cost little 
   const double idle_ms = server.cpu_ms_of_idle_second(witness);
   MESSAGE(count << " welcomed in " << took_ms << " ms; idle they cost " << server.resident_mib()
                 << " MiB and " << idle_ms << " ms of CPU a second");
+#ifndef __SANITIZE_THREAD__  // It takes memory for what it watches.
   CHECK(server.resident_mib() <= 100);
+#endif
   CHECK(witness.add("n", 1) == 1);
 }
 
