@@ -23,13 +23,24 @@ set(CPACK_DEBIAN_PACKAGE_SOURCE dlaunch)
 set(CPACK_DEBIAN_PACKAGE_RELEASE ${DLAUNCH_PACKAGE_RELEASE})
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_ENABLE_COMPONENT_DEPENDS ON)
-set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
 set(CPACK_DEBIAN_COMPRESSION_TYPE xz)
 set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS
   OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
 # Debian wants a changelog and a copyright in each package.
 set(CPACK_PRE_BUILD_SCRIPTS ${CMAKE_CURRENT_SOURCE_DIR}/debian/add_documents.cmake)
 set(CPACK_DLAUNCH_SOURCE_DIR ${PROJECT_SOURCE_DIR})
+
+# In a package control files keep their modes, whatever those of the checkout are. (cpack's own way to
+# that, CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION, makes a program of `triggers` in CMake 4.)
+set(control ${CMAKE_CURRENT_BINARY_DIR}/debian)
+set(readable OWNER_READ OWNER_WRITE GROUP_READ WORLD_READ)
+foreach(file IN ITEMS conffiles triggers)
+  configure_file(debian/${file} ${control}/${file} COPYONLY FILE_PERMISSIONS ${readable})
+endforeach()
+foreach(script IN ITEMS postinst prerm postrm)
+  configure_file(debian/${script} ${control}/${script} COPYONLY
+    FILE_PERMISSIONS ${readable} OWNER_EXECUTE GROUP_EXECUTE WORLD_EXECUTE)
+endforeach()
 
 foreach(package IN LISTS packages)
   string(TOUPPER ${package} upper)
@@ -55,7 +66,7 @@ scripts.")
 set(CPACK_DEBIAN_DLAUNCHD_PACKAGE_SECTION net)
 set(CPACK_DEBIAN_DLAUNCHD_PACKAGE_DEPENDS "init-system-helpers (>= 1.54~)")
 set(CPACK_DEBIAN_DLAUNCHD_PACKAGE_CONTROL_EXTRA
-  "${CMAKE_CURRENT_SOURCE_DIR}/debian/postinst;${CMAKE_CURRENT_SOURCE_DIR}/debian/prerm;${CMAKE_CURRENT_SOURCE_DIR}/debian/postrm;${CMAKE_CURRENT_SOURCE_DIR}/debian/conffiles")
+  "${control}/postinst;${control}/prerm;${control}/postrm;${control}/conffiles")
 set(CPACK_COMPONENT_DLAUNCHD_DESCRIPTION
 "rendezvous daemon for jobs of dlaunch
 The agents of many jobs meet at dlaunchd. It decides which nodes make up each
@@ -65,7 +76,7 @@ installed, it listens on loopback alone; beyond it asks for a secret.")
 set(CPACK_DEBIAN_LIBDLAUNCH0_PACKAGE_SECTION libs)
 set(CPACK_DEBIAN_LIBDLAUNCH0_PACKAGE_SUGGESTS "libdlaunch-nccl")
 set(CPACK_DEBIAN_LIBDLAUNCH0_PACKAGE_CONTROL_EXTRA
-  "${CMAKE_CURRENT_BINARY_DIR}/debian/libdlaunch0/shlibs;${CMAKE_CURRENT_SOURCE_DIR}/debian/triggers")
+  "${control}/libdlaunch0/shlibs;${control}/triggers")
 set(CPACK_COMPONENT_LIBDLAUNCH0_DESCRIPTION
 "collectives and messages between the ranks of a job
 The library that programs started by dlaunch link: barrier, broadcast,
@@ -82,7 +93,7 @@ ask for.")
 set(CPACK_DEBIAN_LIBDLAUNCH-NCCL_PACKAGE_SECTION libs)
 set(CPACK_DEBIAN_LIBDLAUNCH-NCCL_PACKAGE_SUGGESTS "libnccl2")
 set(CPACK_DEBIAN_LIBDLAUNCH-NCCL_PACKAGE_CONTROL_EXTRA
-  "${CMAKE_CURRENT_BINARY_DIR}/debian/libdlaunch-nccl/shlibs;${CMAKE_CURRENT_SOURCE_DIR}/debian/triggers")
+  "${control}/libdlaunch-nccl/shlibs;${control}/triggers")
 set(CPACK_COMPONENT_LIBDLAUNCH-NCCL_DESCRIPTION
 "collectives with CUDA buffers, by NCCL
 What libdlaunch0 loads when the first CUDA buffer comes. It loads the driver
@@ -90,7 +101,7 @@ and NCCL, which are not part of it: NCCL comes from NVIDIA, or with PyTorch.")
 
 set(CPACK_DEBIAN_LIBDLAUNCH-PMIX_PACKAGE_SECTION libs)
 set(CPACK_DEBIAN_LIBDLAUNCH-PMIX_PACKAGE_CONTROL_EXTRA
-  "${CMAKE_CURRENT_BINARY_DIR}/debian/libdlaunch-pmix/shlibs;${CMAKE_CURRENT_SOURCE_DIR}/debian/triggers")
+  "${control}/libdlaunch-pmix/shlibs;${control}/triggers")
 set(CPACK_COMPONENT_LIBDLAUNCH-PMIX_DESCRIPTION
 "programs of Open MPI under dlaunch
 What dlaunch loads to tell the ranks of an Open MPI program of each other, by
