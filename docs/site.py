@@ -4,7 +4,7 @@ import re
 
 from mkdocs.structure.files import File
 
-ROOT_PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE")
+ROOT_PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "LICENSE")
 LINK = re.compile(r"(\]\()([^)#:]*)([)#])")
 CODE = re.compile(r"(^```.*?^```$|`[^`\n]*`)", re.DOTALL | re.MULTILINE)
 

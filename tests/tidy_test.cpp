@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <regex>
 #include <set>
 #include <sstream>
 #include <string>
@@ -240,6 +241,19 @@ TEST_CASE("a file is a sitting, a line fits, a longer one says why at its top") 
     CHECK_MESSAGE((lines.size() <= 450 || says_why), path << " has " << lines.size() << " lines");
     for (std::size_t i = 0; i < lines.size(); ++i) {
       CHECK_MESSAGE(lines[i].size() <= 110, path << ":" << i + 1 << " is too wide");
+    }
+  }
+}
+
+TEST_CASE("the tests that a page names are there") {
+  const std::regex named("`(tests/[A-Za-z0-9_./]+)");
+  for (const auto& page : fs::directory_iterator(root / "docs")) {
+    if (page.path().extension() != ".md") continue;
+    for (const std::string& line : lines_of(page.path())) {
+      for (std::sregex_iterator at(line.begin(), line.end(), named), end; at != end; ++at) {
+        CHECK_MESSAGE(fs::exists(root / (*at)[1].str()), page.path().filename()
+                                                             << " names " << (*at)[1]);
+      }
     }
   }
 }

@@ -1,6 +1,7 @@
 #include "launcher/hang/awaited_keys.hpp"
 
 #include "runtime/base/phrases.hpp"
+#include "runtime/base/text/control.hpp"
 #include "runtime/base/text/values.hpp"
 
 #include <algorithm>
@@ -25,11 +26,8 @@ bool is_number(std::string_view text) {
 /// A key may be any bytes; what tells one of PyTorch's from another stands at its end.
 std::string shown_key(const std::string& key) {
   constexpr std::size_t most = 160;
-  std::string text = key.size() > most ? "..." + key.substr(key.size() - most) : key;
-  for (char& c : text) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
-  }
-  return in_quotes(text);
+  const auto text = key.size() > most ? "..." + key.substr(key.size() - most) : key;
+  return in_quotes(without_controls(text));
 }
 
 /// Clients that wait for the same.

@@ -2,6 +2,7 @@
 
 #include "launcher/request/option_values.hpp"
 #include "runtime/base/exit_code.hpp"
+#include "runtime/base/os/peer_user.hpp"
 #include "runtime/base/os/socket.hpp"
 #include "runtime/base/phrases.hpp"
 
@@ -33,11 +34,18 @@ bool must_host(const JobSpec& spec) {
 }
 
 bool must_join(const JobSpec& spec) {
+  if (is_socket(spec.meeting)) return true;
   if (spec.rdzv_role == RendezvousRole::join) return true;
   return spec.meeting.kind == Meeting::Kind::fixed && spec.node_rank.value_or(0) != 0;
 }
 
 }  // namespace
+
+bool is_socket(const Meeting& meeting) { return meeting.host.starts_with(unix_prefix); }
+
+std::string meeting_name(const Meeting& meeting) {
+  return is_socket(meeting) ? meeting.host : host_port(meeting.host, meeting.port);
+}
 
 std::variant<unique_fd, JoinElsewhere, HostingProblem> bind_or_join(
     const JobSpec& spec, const std::vector<Address>& addresses) {

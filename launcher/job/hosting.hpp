@@ -10,6 +10,11 @@
 
 namespace dlaunch::launcher {
 
+/// Whether it is the unix socket of a dlaunchd on this host, which nobody else can host.
+bool is_socket(const Meeting& meeting);
+/// "head:29400", "unix:/run/dlaunchd/dlaunchd.sock".
+std::string meeting_name(const Meeting& meeting);
+
 /// The rendezvous is elsewhere.
 struct JoinElsewhere {
   /// The first address that is this host's, where somebody has its port: the rendezvous, or one

@@ -55,8 +55,6 @@ bool shares_port(const JobSpec& spec) {
   return spec.meeting.kind == Meeting::Kind::fixed && spec.torch_store == TorchStore::agent;
 }
 
-std::string meeting_name(const Meeting& meeting) { return host_port(meeting.host, meeting.port); }
-
 rendezvous::Launch launch_of(const JobSpec& spec) {
   rendezvous::Launch launch;
   std::string line;
@@ -136,6 +134,7 @@ void JobLink::start() {
 
 void JobLink::look_up() {
   const Meeting& meeting = task_.spec.meeting;
+  if (is_socket(meeting)) return on_addresses({});
   const auto asked = std::make_shared<bool>(true);
   timer_.expires_at(deadline_);
   timer_.async_wait([this, asked](auto error) {
@@ -250,7 +249,8 @@ void JobLink::take_seat(unique_fd listener, const std::vector<Address>& held) {
       };
     }
   }
-  const bool exposed = hosted_at_ ? !hosted_at_->is_loopback() : !is_loopback_name(meeting.host);
+  const bool exposed = hosted_at_ ? !hosted_at_->is_loopback()
+                                  : !is_socket(meeting) && !is_loopback_name(meeting.host);
   if (exposed && !task_.job_key && task_.spec.nodes.most > 1 &&
       !std::exchange(told_of_no_secret_, true)) {
     listener_.on_standing("this job has no secret: whoever can reach " + meeting_name(meeting) +
@@ -268,9 +268,8 @@ void JobLink::open_service(unique_fd listener, rendezvous::ServiceRules hosting,
       io_, std::move(hosting), [this](const auto& line) { on_service_log(line); });
   if (task_.job_key) {
     // One job lives here, and every name is answered with its key.
-    service_->server().ask_for({.key_of = [key = *task_.job_key](std::string_view) { return key; },
-                                .trust_loopback = false,
-                                .log = [this](const auto& line) { listener_.on_standing(line); }});
+    service_->server().ask_for(
+        {.keys = {{.key_of = [key = *task_.job_key](std::string_view) { return key; }}}});
   }
   service_->listen(std::move(listener), {.native = true, .c10d = c10d});
 }

@@ -93,12 +93,16 @@ std::vector<InterfaceAddress> interfaces_up() {
 std::vector<std::string> reachable_hosts(const JobSpec& spec, const Address& own) {
   std::vector<std::string> hosts;
   if (spec.iface.empty()) {
-    hosts.push_back(own.host());
-    if (own.is_loopback()) return hosts;
+    // By a unix socket one learns nothing of how others come here.
+    const bool unknown = own.storage.ss_family == AF_UNIX;
+    if (!unknown) hosts.push_back(own.host());
+    if (!unknown && own.is_loopback()) return hosts;
+    if (unknown && spec.nodes.most == 1) return {"127.0.0.1"};
     for (const auto& [name, address] : interfaces_up()) {
       const std::string host = address.host();
-      if (host != hosts.front() && !address.is_loopback()) hosts.push_back(host);
+      if (!address.is_loopback() && (hosts.empty() || host != hosts.front())) hosts.push_back(host);
     }
+    if (hosts.empty()) hosts.emplace_back("127.0.0.1");
     if (hosts.size() > addresses_max) hosts.resize(addresses_max);
     return hosts;
   }

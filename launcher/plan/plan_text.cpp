@@ -97,8 +97,8 @@ std::string nodes_text(const JobSpec& spec, const Assignment& assignment) {
   text += std::to_string(spec.nodes.most) + "; seen here as node rank " +
           std::to_string(assignment.node_rank) +
           (spec.node_rank ? "" : ", which the rendezvous decides") +
-          ", as if all had as many workers. They meet at " + spec.meeting.host + ":" +
-          std::to_string(spec.meeting.port);
+          ", as if all had as many workers. They meet at " + spec.meeting.host +
+          (spec.meeting.port == 0 ? "" : ":" + std::to_string(spec.meeting.port));
   return text + (spec.meeting.kind == Meeting::Kind::fixed ? ", at node rank 0" : "");
 }
 

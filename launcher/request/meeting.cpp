@@ -1,5 +1,9 @@
 #include "launcher/request/meeting.hpp"
 
+#include "runtime/base/os/peer_user.hpp"
+
+#include <string_view>
+
 namespace dlaunch::launcher {
 namespace {
 
@@ -10,6 +14,21 @@ bool is_alone(const Draft& draft, const std::string& endpoint_host) {
   if (draft.standalone) return true;
   if (draft.nodes.most > 1 || draft.rdzv_role == RendezvousRole::join) return false;
   return endpoint_host.empty() || is_loopback_name(endpoint_host);
+}
+
+/// The socket of a dlaunchd on this host.
+Answer at_socket(const Draft& draft) {
+  const std::string_view path = std::string_view(draft.rdzv_endpoint).substr(unix_prefix.size());
+  if (!path.starts_with('/')) {
+    return MeetingProblem{"rdzv-endpoint",
+                          "a whole path is needed, as in unix:/run/dlaunchd/dlaunchd.sock"};
+  }
+  if (draft.rdzv_role == RendezvousRole::host) {
+    return MeetingProblem{"rdzv-role",
+                          "a node hosts at HOST:PORT, where others can come; a unix socket is that "
+                          "of a dlaunchd"};
+  }
+  return Meeting{Meeting::Kind::endpoint, draft.rdzv_endpoint, 0};
 }
 
 Answer at_endpoint(const Draft& draft, const EndpointAsked& endpoint) {
@@ -41,7 +60,10 @@ Answer meeting_of(const Draft& draft, bool named) {
     return MeetingProblem{"nnodes", "--standalone is one node; leave one of the two out"};
   }
   EndpointAsked endpoint;
-  if (!draft.rdzv_endpoint.empty() && !draft.standalone) {
+  const bool at_path = draft.rdzv_endpoint.starts_with(unix_prefix) && !draft.standalone;
+  if (at_path) {
+    endpoint.host = draft.rdzv_endpoint;
+  } else if (!draft.rdzv_endpoint.empty() && !draft.standalone) {
     auto read = read_endpoint(draft.rdzv_endpoint);
     if (auto* complaint = std::get_if<Complaint>(&read)) {
       return MeetingProblem{"rdzv-endpoint", complaint->sentence};
@@ -56,6 +78,7 @@ Answer meeting_of(const Draft& draft, bool named) {
                                            " (--nnodes says how many there are)"};
   }
   if (is_alone(draft, endpoint.host)) return Meeting{};
+  if (at_path) return at_socket(draft);
   if (!endpoint.host.empty()) return at_endpoint(draft, endpoint);
   // torchrun's static way: every node knows its rank and where rank 0 is.
   if (draft.node_rank || named) return at_master(draft);

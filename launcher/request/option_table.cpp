@@ -229,9 +229,10 @@ constexpr auto rows = std::to_array<OptionRow<Draft>>({
   {{"node-id", 0, "NAME", "", meeting, ours,
     "This node's name, unique in the job; default: the host's, with what makes it unique."},
    take::text<&Draft::node_id>},
-  {{"rdzv-endpoint", 0, "HOST:PORT", "", meeting, also_torchrun,
+  {{"rdzv-endpoint", 0, "HOST:PORT|unix:PATH", "", meeting, also_torchrun,
     "The nodes' meeting place, port " DLAUNCH_MEETING_PORT " by default: a dlaunchd, else the node "
-    "that has this address."}, take::any_text<&Draft::rdzv_endpoint>},
+    "that has this address; or the socket of a dlaunchd on this host."},
+   take::any_text<&Draft::rdzv_endpoint>},
   {{"rdzv-id", 0, "ID", "", meeting, also_torchrun,
     "The job's id; needed with a dlaunchd, else made up."}, job_id},
   {{"rdzv-role", 0, "auto|host|join", "auto", meeting, ours,

@@ -7,6 +7,7 @@ namespace dlaunch::launcher {
 std::span<const SubcommandWords> subcommand_words() {
   static constexpr auto all = std::to_array<SubcommandWords>({
       {"bench", "Measure the collectives"},
+      {"ctl", "Show the jobs of a dlaunchd, and act on them"},
       {"doctor", "Look at what of this host makes jobs fail"},
       {"drain", "Take this host out of a live job"},
       {"logs", "Show what the ranks of a job wrote"},

@@ -7,6 +7,7 @@ namespace dlaunch::launcher {
 
 std::span<const Subcommand> subcommands() {
   static constexpr auto all = std::to_array<Subcommand>({
+      {"ctl", run_ctl, ctl_options},
       {"doctor", run_doctor, doctor_options},
       {"drain", run_drain, drain_options},
       {"logs", run_logs, logs_options},

@@ -21,6 +21,12 @@ std::span<const Subcommand> subcommands();
 /// The one of that name; nullptr for none.
 const Subcommand* find_subcommand(std::string_view name);
 
+/// `dlaunch ctl jobs | job ID | stop ID | drain [ID] | resume | remove ID | evict ID NODE`: shows a
+/// dlaunchd's jobs over HTTP, and acts on them as an operator. Ends with 1 where dlaunchd does not
+/// do it.
+EarlyExit run_ctl(std::span<const std::string> arguments);
+const OptionTable& ctl_options();
+
 /// `dlaunch doctor [--peer HOST:PORT] [--json]`: looks at what of this host makes jobs fail. Ends
 /// with 1 where it finds a problem.
 EarlyExit run_doctor(std::span<const std::string> arguments);

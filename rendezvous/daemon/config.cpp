@@ -1,6 +1,9 @@
 #include "rendezvous/daemon/config.hpp"
 
 #include "rendezvous/daemon/open_journal.hpp"
+#include "rendezvous/daemon/state_commands.hpp"
+#include "rendezvous/state/etcd/servers.hpp"
+#include "runtime/base/os/peer_user.hpp"
 #include "runtime/base/phrases.hpp"
 #include "runtime/base/text/take.hpp"
 
@@ -33,10 +36,35 @@ Read<ListenAt> read_address(std::string_view text) {
   return ListenAt{.host = host, .port = *port};
 }
 
+Read<ListenAt> read_socket(std::string_view text) {
+  constexpr std::size_t path_bytes_max = 107;
+  const auto path = text.substr(unix_prefix.size());
+  if (!path.starts_with('/')) {
+    return Complaint{in_quotes(text) + ": a whole path is needed, as in " +
+                     "unix:/run/dlaunchd/dlaunchd.sock"};
+  }
+  if (path.size() > path_bytes_max) {
+    return Complaint{in_quotes(text) + ": the path of a socket has at most " +
+                     std::to_string(path_bytes_max) + " bytes"};
+  }
+  ListenAt at;
+  at.path = path;
+  return at;
+}
+
+Taken socket_mode(Config& config, std::string_view value) {
+  constexpr int octal = 8;
+  const bool good = value.size() == 4 && value.front() == '0' &&
+                    value.find_first_not_of("01234567") == std::string_view::npos;
+  if (!good) return Complaint{in_quotes(value) + " is no mode of a file, as in 0660"};
+  config.socket_mode = static_cast<mode_t>(std::stoul(std::string(value), nullptr, octal));
+  return std::nullopt;
+}
+
 Taken listen(Config& config, std::string_view value) {
   config.listen.clear();
   for (const auto part : split(value, ',')) {
-    auto at = read_address(part);
+    auto at = part.starts_with(unix_prefix) ? read_socket(part) : read_address(part);
     if (const auto* complaint = std::get_if<Complaint>(&at)) return *complaint;
     config.listen.push_back(std::get<ListenAt>(std::move(at)));
   }
@@ -64,9 +92,14 @@ Taken http(Config& config, std::string_view value) {
 Taken state(Config& config, std::string_view value) {
   config.state = value;
   if (value == "memory") return std::nullopt;
+  if (value.starts_with(etcd_state)) {
+    const auto read = etcd::read_servers(value.substr(etcd_state.size()));
+    if (const auto* wrong = std::get_if<Complaint>(&read)) return *wrong;
+    return std::nullopt;
+  }
   const bool sqlite = value.starts_with(sqlite_state);
-  if (value.starts_with("etcd:") || (sqlite && !has_sqlite())) {
-    return Complaint{"not in this build, which keeps the jobs in memory; use memory"};
+  if (sqlite && !has_sqlite()) {
+    return Complaint{"this build has no SQLite; use memory or etcd:URL,..."};
   }
   if (sqlite && value.size() > sqlite_state.size()) return std::nullopt;
   if (sqlite) return Complaint{"a file is needed, as in sqlite:/var/lib/dlaunch/state.db"};
@@ -122,17 +155,39 @@ constexpr OptionTraits addresses{.file = true, .adds_up = true};
 
 // clang-format off
 constexpr auto rows = std::to_array<OptionRow<Config>>({
-  {{"listen", 0, "HOST:PORT", "127.0.0.1:" DLAUNCH_MEETING_PORT, keys, addresses,
+  {{"listen", 0, "HOST:PORT|unix:PATH", "127.0.0.1:" DLAUNCH_MEETING_PORT, keys, addresses,
     "Address at which agents come in; on the command line it may be repeated. Sockets from the "
-    "service manager take its place. Beyond loopback a secret is needed."}, listen},
+    "service manager take its place. Beyond loopback a secret is needed; by a unix socket those "
+    "who may open its file come in without one."}, listen},
+  {{"socket-mode", 0, "MODE", "0660", keys, at_start,
+    "The mode of unix sockets that are listened on."}, socket_mode},
+  {{"socket-group", 0, "GROUP", "", keys, at_start,
+    "Their group, by name. Empty: the daemon's."}, take::any_text<&Config::socket_group>},
   {{"http", 0, "HOST:PORT|off", "127.0.0.1:29401", keys, at_start,
     "Address at which the status is served: loopback only."}, http},
-  {{"secret-file", 0, "FILE", "", keys, at_start,
-    "The secret that agents must know. Empty: dlaunchd.secret among the service manager's "
-    "credentials, where it is there."}, take::any_text<&Config::secret_file>},
-  {{"state", 0, "memory|sqlite:FILE", "memory", keys, at_start,
-    "The place that keeps jobs and keys over a restart: the daemon's memory, or a file on a local "
-    "disk. Where the service manager has a state directory, its state.db is the default."}, state},
+  {{"http-token-file", 0, "FILE", "", keys, live,
+    "Those who may act on jobs over HTTP: lines of NAME TOKEN. Empty: dlaunchd.operators among "
+    "the service manager's credentials, where it is there; else nobody may."},
+   take::any_text<&Config::http_token_file>},
+  {{"secret-file", 0, "FILE", "", keys, live,
+    "The secret that agents must know; on a second line one whose place it takes. Empty: "
+    "dlaunchd.secret among the service manager's credentials, where it is there."},
+   take::any_text<&Config::secret_file>},
+  {{"tool-secret-file", 0, "FILE", "", keys, live,
+    "Another secret, for tools: who proves it may read and change keys of jobs, and join none."},
+   take::any_text<&Config::tool_secret_file>},
+  {{"read-only-secret-file", 0, "FILE", "", keys, live,
+    "A third one: who proves it may read keys of jobs, and no more."},
+   take::any_text<&Config::read_only_secret_file>},
+  {{"trust-loopback", 0, "", "0", keys, live,
+    "Let plain connections of this host's loopback in without the secret, where there is one. Not "
+    "where users or forwarded ports of this host are not to be trusted."},
+   take::flag<&Config::trust_loopback>},
+  {{"state", 0, "memory|sqlite:FILE|etcd:URL,...", "memory", keys, at_start,
+    "The place that keeps jobs and keys over a restart: the daemon's memory, a file on a local "
+    "disk, or etcd, where one of several dlaunchd leads. A URL is http://HOST:PORT, with /NAME "
+    "behind where several clusters share an etcd. Where the service manager has a state directory, "
+    "its state.db is the default."}, state},
   {{"jobs-max", 0, "N", "1024", keys, live, "Unfinished jobs at once."},
    [](Config& c, std::string_view v) {
      return take::store(read_integer(v, 1, jobs_limit), c.rules.jobs_max); }},
@@ -210,7 +265,7 @@ std::variant<Config, EarlyExit> read_config(std::span<const std::string> argumen
 std::optional<std::string> exposure(const Config& config, bool secret) {
   if (secret) return std::nullopt;
   for (const auto& at : config.listen) {
-    if (is_loopback_name(at.host)) continue;
+    if (!at.path.empty() || is_loopback_name(at.host)) continue;
     return config.given.as_written("listen") +
            ": beyond loopback a secret is needed, since anyone who can connect to " +
            to_string(at) +
@@ -239,6 +294,9 @@ Config reloaded(const Config& before, const Config& now) {
   return config;
 }
 
-std::string to_string(const ListenAt& at) { return host_port(at.host, at.port); }
+std::string to_string(const ListenAt& at) {
+  if (!at.path.empty()) return std::string(unix_prefix) + at.path;
+  return host_port(at.host, at.port);
+}
 
 }  // namespace dlaunch::rendezvous

@@ -13,12 +13,15 @@
 #include <variant>
 #include <vector>
 
+#include <sys/types.h>
+
 namespace dlaunch::rendezvous {
 
 /// The address where a socket is to listen; the host as it was written, without brackets.
 struct ListenAt {
   std::string host;
   std::uint16_t port = 0;
+  std::string path = {};  ///< Of a unix socket, which has neither host nor port.
 
   bool operator==(const ListenAt&) const = default;
 };
@@ -30,7 +33,11 @@ const OptionTable& dlaunchd_options();
 struct Config {
   std::vector<ListenAt> listen;
   std::optional<ListenAt> http;  ///< Unset: off.
-  std::string secret_file;
+  std::string http_token_file;   ///< Empty: none.
+  std::string secret_file, tool_secret_file, read_only_secret_file;
+  bool trust_loopback = false;
+  mode_t socket_mode = 0;
+  std::string socket_group;  ///< Empty: the daemon's.
   std::string state;
   ServiceRules rules;
   std::optional<std::size_t> memory_max;  ///< Unset: by what the system allows.

@@ -24,17 +24,6 @@ constexpr auto turn_interval = std::chrono::milliseconds(250);
 /// When no job runs any more: how long agents that are still connected may take to go.
 constexpr auto farewell = std::chrono::seconds(2);
 
-/// All the addresses of a name: "localhost" is 127.0.0.1 and ::1.
-std::vector<unique_fd> open_all(const ListenAt& at) {
-  std::vector<unique_fd> fds;
-  for (const Address& address : resolve(at.host, at.port)) {
-    // A port that the kernel chooses is chosen once.
-    if (at.port == 0 && !fds.empty()) break;
-    fds.push_back(listen_tcp(address));
-  }
-  return fds;
-}
-
 /// How many descriptors agents may take: the status pages have 64 connections, and the daemon some
 /// files. Half are kept for these where there are few.
 std::size_t agents_of(std::uint64_t descriptors) {
@@ -46,7 +35,8 @@ std::size_t agents_of(std::uint64_t descriptors) {
 ServiceRules rules_of(const Config& config) {
   ServiceRules rules = config.rules;
   rules.limits.memory = std::make_shared<store::MemoryBudget>();
-  rules.limits.memory->max = config.memory_max.value_or(usable_memory(read_whole_file));
+  rules.limits.memory->max =
+      config.memory_max.value_or(usable_memory(read_whole_file, machine_memory()));
   rules.connections.all = agents_of(process_figures().fds_max);
   return rules;
 }
@@ -56,8 +46,8 @@ ServiceRules rules_of(const Config& config) {
 Daemon::Daemon(DaemonTask task, Log& log)
     : task_(std::move(task)),
       log_(log),
-      journal_(
-          open_journal(task_.config.state, io_, [this](const LogLine& line) { log_.write(line); })),
+      journal_(open_journal(task_.config.state, std::move(task_.led), io_,
+                            [this](const LogLine& line) { log_.write(line); })),
       service_(
           io_, rules_of(task_.config), [this](const LogLine& line) { note(line); }, journal_.get()),
       manager_(task_.notify_socket),
@@ -70,13 +60,14 @@ Daemon::Daemon(DaemonTask task, Log& log)
   for (const int number : {SIGTERM, SIGINT}) {
     if (std::ranges::find(ignored, number) == ignored.end()) signals_.add(number);
   }
-  if (task_.secret) {
-    service_.server().ask_for(
-        {.key_of = [secret = *task_.secret](std::string_view job) { return secret.job_key(job); },
-         .trust_loopback = true,
-         .log = [this](const std::string& sentence) { log_.warning(sentence); }});
-  }
+  keyring_.accept(std::exchange(task_.secrets, {}));
+  ask_for_secret(task_.config.trust_loopback);
   open_listeners();
+}
+
+void Daemon::ask_for_secret(bool trust_loopback) {
+  if (keyring_.empty()) return;
+  service_.server().ask_for({.keys = keyring_.keys(), .trust_loopback = trust_loopback});
 }
 
 /// Whatever ends it: what connections leave behind is recorded while there is something to record
@@ -94,6 +85,23 @@ int Daemon::run() {
 
 // ---- The start ----
 
+/// All the addresses of a name: "localhost" is 127.0.0.1 and ::1.
+std::vector<unique_fd> Daemon::open_all(const ListenAt& at) {
+  std::vector<unique_fd> fds;
+  if (!at.path.empty()) {
+    const Config& config = task_.config;
+    fds.push_back(
+        socket_files_.emplace_back(at.path, config.socket_mode, config.socket_group).take());
+    return fds;
+  }
+  for (const Address& address : resolve(at.host, at.port)) {
+    // A port that the kernel chooses is chosen once.
+    if (at.port == 0 && !fds.empty()) break;
+    fds.push_back(listen_tcp(address));
+  }
+  return fds;
+}
+
 /// Sockets of the service manager take the place of configured ones, each kind for itself.
 void Daemon::open_listeners() {
   std::vector<unique_fd> rendezvous, http;
@@ -110,13 +118,15 @@ void Daemon::open_listeners() {
   if (http.empty() && task_.config.http) http = open_all(*task_.config.http);
   for (auto& fd : rendezvous) {
     const Address at = local_address(fd.get());
-    if (!at.is_loopback() && !task_.secret) {
+    if (!at.is_loopback() && keyring_.empty()) {
       throw Error(Errc::refused, "the socket at " + at.to_string() +
                                      " can be reached from other hosts, and there is no secret: "
                                      "listen on 127.0.0.1 or [::1]");
     }
     listening_ += (listening_.empty() ? "" : ",") + at.to_string();
-    service_.listen(std::move(fd));
+    std::optional<SocketAccess> access;
+    if (at.storage.ss_family == AF_UNIX) access = access_of(fd.get());
+    service_.listen(std::move(fd), {.native = true, .c10d = false}, access);
   }
   for (auto& fd : http) open_http(std::move(fd));
 }
@@ -132,7 +142,9 @@ void Daemon::open_http(unique_fd listener) {
   http_at_ = at.to_string();
   status_ = std::make_unique<StatusServer>(
       io_, std::move(listener), [this](Snapshots::Take take) { look(std::move(take)); },
+      [this](const Action& action) { return act(action); },
       [this](const std::string& sentence) { log_.warning(sentence); });
+  status_->admit(task_.operators);
 }
 
 void Daemon::note(const LogLine& line) {
@@ -145,7 +157,7 @@ void Daemon::announce() {
   ready_since_ = Clock::now();
   log_.set_least(LogLine::Level::info);
   log_.info(fmt::format("ready pid={} listen={} http={} state={} secret={} fds={}", ::getpid(),
-                        listening_, http_at_, task_.config.state, task_.secret ? "yes" : "none",
+                        listening_, http_at_, task_.config.state, keyring_.empty() ? "none" : "yes",
                         process_figures().fds_max));
   log_.set_least(task_.config.log_level);
   tell_manager([&] { manager_.ready("listening on " + listening_); });
@@ -171,10 +183,20 @@ void Daemon::on_signal(int number) {
 void Daemon::reload() {
   tell_manager([&] { manager_.reloading(); });
   auto read = task_.read_again();
-  if (const auto* wrong = std::get_if<EarlyExit>(&read)) {
-    std::string sentence = wrong->text;
-    if (sentence.ends_with('\n')) sentence.pop_back();
-    log_.error("the configuration was not reloaded, the old one stays: " + sentence);
+  std::string wrong;
+  if (const auto* exit = std::get_if<EarlyExit>(&read)) {
+    wrong = exit->text;
+    if (wrong.ends_with('\n')) wrong.pop_back();
+  } else {
+    try {
+      task_.operators = task_.read_operators(std::get<Config>(read));
+      if (status_) status_->admit(task_.operators);
+    } catch (const Error& error) {
+      wrong = error.what();
+    }
+  }
+  if (!wrong.empty()) {
+    log_.error("the configuration was not reloaded, the old one stays: " + wrong);
   } else {
     const Config& now = std::get<Config>(read);
     const auto fixed = unchangeable(task_.config, now);
@@ -188,15 +210,35 @@ void Daemon::reload() {
     }
     // What takes a restart is kept, so that the next reload names it again.
     task_.config = reloaded(task_.config, now);
+    reload_secrets(now);
   }
   tell_manager([&] { manager_.ready("listening on " + listening_); });
+}
+
+/// Those that are connected stay, by whatever secret they came.
+void Daemon::reload_secrets(const Config& now) {
+  try {
+    const auto secrets = task_.read_secrets(now);
+    if (secrets.empty() != keyring_.empty()) {
+      log_.warning(secrets.empty() ? "there is no secret any more: until a restart, it is still "
+                                     "asked for"
+                                   : "there is a secret now: only a restart makes it asked for");
+    } else {
+      keyring_.accept(secrets);
+    }
+  } catch (const Error& error) {
+    log_.error(std::string("the secret was not read again, the old one stays: ") + error.what());
+  }
+  if (keyring_.empty()) return;
+  ask_for_secret(now.trust_loopback);
+  log_.info(
+      keyring_.report([this](std::uint64_t key) { return service_.server().connections_by(key); }));
 }
 
 // ---- The end ----
 
 void Daemon::begin_drain(int signal_number) {
   draining_ = true;
-  if (status_) status_->turned(unready());
   const auto limit = task_.config.drain_timeout;
   const std::string sentence =
       fmt::format("SIG{}: draining; {} may end within {}", ::sigabbrev_np(signal_number),
@@ -208,6 +250,7 @@ void Daemon::begin_drain(int signal_number) {
     if (!error) end_drain();
   });
   service_.drain([this] { leave(); }, farewell);
+  if (status_) status_->turned(unready());
 }
 
 /// Those who still run learn it from their broken connections, as of a crash.
@@ -260,7 +303,14 @@ void Daemon::await_watchdog() {
 // ---- What it looks like ----
 
 std::string Daemon::unready() const {
-  return draining_ ? "draining: no new job is taken" : journal_->refusal();
+  return service_.draining() ? "draining: no new job is taken" : journal_->refusal();
+}
+
+/// Whether it is ready is known to the pages before their reader hears that it was done.
+ActionOutcome Daemon::act(const Action& action) {
+  auto outcome = service_.act(action);
+  status_->turned(unready());
+  return outcome;
 }
 
 /// How late this comes is how late everything else that the loop does comes.
@@ -287,7 +337,7 @@ void Daemon::look(Snapshots::Take take) {
             .message_times = service_.message_times(),
             .loop_lag = loop_lag_,
             .log_lines_lost = log_.lost(),
-            .draining = draining_,
+            .draining = service_.draining(),
             .jobs_max = rules.jobs_max,
             .keys_max = rules.limits.keys,
             .bytes_max = rules.limits.total_bytes},

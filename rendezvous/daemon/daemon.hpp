@@ -1,5 +1,7 @@
 #pragma once
 
+#include "rendezvous/access/keyring.hpp"
+#include "rendezvous/access/socket_file.hpp"
 #include "rendezvous/daemon/config.hpp"
 #include "rendezvous/daemon/log.hpp"
 #include "rendezvous/daemon/open_journal.hpp"
@@ -9,6 +11,7 @@
 #include "runtime/base/secret/secret.hpp"
 
 #include <chrono>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -26,10 +29,16 @@ namespace dlaunch::rendezvous {
 struct DaemonTask {
   Config config;
   std::vector<ActivatedSocket> sockets;                         ///< From the service manager.
-  std::optional<Secret> secret;                                 ///< The master key.
+  std::vector<Granted> secrets;                                 ///< Those that are accepted.
+  std::shared_ptr<const Operators> operators;                   ///< Null: nobody may act.
   std::string notify_socket;                                    ///< NOTIFY_SOCKET; empty: none.
   std::optional<std::chrono::microseconds> watchdog;            ///< How often it wants a word.
+  std::unique_ptr<StatePlace> led;                              ///< From await_lead; may be null.
   std::function<std::variant<Config, EarlyExit>()> read_again;  ///< For a reload.
+  /// Likewise: the secrets of a configuration. Throws Error.
+  std::function<std::vector<Granted>(const Config&)> read_secrets;
+  /// Those that a configuration names, also for a reload. Throws Error.
+  std::function<std::shared_ptr<const Operators>(const Config&)> read_operators;
 };
 
 /// dlaunchd as a whole: listeners, the service, signals, and the talk with the service manager, on
@@ -46,7 +55,10 @@ class Daemon {
   int run();
 
  private:
+  void ask_for_secret(bool trust_loopback);
+  void reload_secrets(const Config& now);
   void open_listeners();
+  std::vector<unique_fd> open_all(const ListenAt& at);
   void open_http(unique_fd listener);
   void announce();
   void await_signal();
@@ -62,12 +74,15 @@ class Daemon {
   void note(const LogLine& line);
   void await_turn();
   std::string unready() const;
+  ActionOutcome act(const Action& action);
   void look(Snapshots::Take take);
   std::size_t unfinished() const;
 
   DaemonTask task_;
   Log& log_;
   boost::asio::io_context io_{1};
+  Keyring keyring_;
+  std::deque<SocketFile> socket_files_;
   std::unique_ptr<JobJournal> journal_;
   Service service_;
   ServiceNotifier manager_;

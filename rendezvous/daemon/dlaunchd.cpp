@@ -1,18 +1,20 @@
 #include "rendezvous/daemon/config.hpp"
 #include "rendezvous/daemon/daemon.hpp"
 #include "rendezvous/daemon/log.hpp"
+#include "rendezvous/daemon/open_journal.hpp"
 #include "rendezvous/daemon/process_figures.hpp"
 #include "rendezvous/daemon/state_commands.hpp"
 #include "rendezvous/daemon/systemd.hpp"
 #include "runtime/base/exit_code.hpp"
 #include "runtime/base/os/program.hpp"
-#include "runtime/base/secret/secret.hpp"
+#include "runtime/base/secret/secrets.hpp"
 
 #include <dlaunch/error.hpp>
 
 #include <csignal>
 #include <cstdlib>
 #include <exception>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -42,20 +44,50 @@ int fail(Log& log, int code, const std::string& sentence) {
 /// The name under which the unit's LoadCredential= puts the secret.
 constexpr const char* credential = "dlaunchd.secret";
 
-/// The master key: from the file that is configured, else among the credentials, where it is there.
-std::optional<Secret> find_secret(const Config& config) {
-  std::optional<Secret> secret;
-  if (!config.secret_file.empty()) {
-    secret = read_secret_file(config.secret_file);
-  } else if (const auto directory = variable("CREDENTIALS_DIRECTORY");
-             directory && ::access((*directory + "/" + credential).c_str(), F_OK) == 0) {
-    secret = read_secret_credential(credential, directory->c_str());
+/// The nodes' secrets: from the file that is configured, else among the credentials, where they are
+/// there.
+std::vector<Secret> find_node_secrets(const Config& config) {
+  if (!config.secret_file.empty()) return read_secrets_file(config.secret_file);
+  const auto directory = variable("CREDENTIALS_DIRECTORY");
+  if (!directory || ::access((*directory + "/" + credential).c_str(), F_OK) != 0) return {};
+  return read_secrets_credential(credential, directory->c_str());
+}
+
+/// Those of all roles, of nodes first.
+std::vector<Granted> find_secrets(const Config& config) {
+  std::vector<Granted> granted;
+  const auto grant = [&](store::Role role, const std::vector<Secret>& secrets) {
+    for (const Secret& secret : secrets) granted.push_back({secret, role});
+  };
+  grant(store::Role::node, find_node_secrets(config));
+  const bool nodes = !granted.empty();
+  if (!config.tool_secret_file.empty()) {
+    grant(store::Role::tool, read_secrets_file(config.tool_secret_file));
   }
-  if (secret && secret->only_job()) {
-    throw Error(Errc::misuse, "this is the key of the job '" + *secret->only_job() +
+  if (!config.read_only_secret_file.empty()) {
+    grant(store::Role::read_only, read_secrets_file(config.read_only_secret_file));
+  }
+  if (!nodes && !granted.empty()) {
+    throw Error(Errc::misuse,
+                "there are secrets for other roles, and none for nodes: set secret-file, too");
+  }
+  for (const auto& [secret, role] : granted) {
+    if (!secret.only_job()) continue;
+    throw Error(Errc::misuse, "this is the key of the job '" + *secret.only_job() +
                                   "' alone; dlaunchd needs the master key it was derived from");
   }
-  return secret;
+  return granted;
+}
+
+/// Likewise for those who may act. Null: nobody may.
+std::shared_ptr<const Operators> find_operators(const Config& config) {
+  if (!config.http_token_file.empty()) {
+    return std::make_shared<const Operators>(read_operators_file(config.http_token_file));
+  }
+  const auto directory = variable("CREDENTIALS_DIRECTORY");
+  const std::string path = directory.value_or("") + "/dlaunchd.operators";
+  if (!directory || ::access(path.c_str(), F_OK) != 0) return nullptr;
+  return std::make_shared<const Operators>(read_operators_credential(path));
 }
 
 /// The folder that the service manager has made for what is kept, unless something else was said.
@@ -75,14 +107,14 @@ int print_job_key(std::span<const std::string> arguments) {
   if (const auto* exit = std::get_if<EarlyExit>(&parsed))
     return say_and_exit_with(exit->code, exit->text);
   try {
-    const auto secret = find_secret(std::get<Config>(parsed));
-    if (!secret) {
+    const auto secrets = find_secrets(std::get<Config>(parsed));
+    if (secrets.empty()) {
       return say_and_exit_with(
           exit_code::configuration,
           "dlaunchd: there is no secret to derive a key from: give --secret-file FILE\n");
     }
     const std::string& job = arguments.front();
-    return say_and_exit_with(0, job_key_text(job, secret->job_key(job)) + "\n");
+    return say_and_exit_with(0, job_key_text(job, secrets.front().secret.job_key(job)) + "\n");
   } catch (const Error& error) {
     return say_and_exit_with(exit_code::configuration,
                              std::string("dlaunchd: ") + error.what() + "\n");
@@ -107,13 +139,16 @@ int main(int argc, char** argv) {
   task.config = std::get<Config>(std::move(parsed));
   choose_state(task.config);
   task.read_again = read;
+  task.read_secrets = find_secrets;
   try {
-    task.secret = find_secret(task.config);
+    task.secrets = find_secrets(task.config);
+    task.operators = find_operators(task.config);
+    task.read_operators = find_operators;
   } catch (const Error& error) {
     return say_and_exit_with(exit_code::configuration,
                              std::string("dlaunchd: ") + error.what() + "\n");
   }
-  if (const auto no = exposure(task.config, task.secret.has_value())) {
+  if (const auto no = exposure(task.config, !task.secrets.empty())) {
     return say_and_exit_with(exit_code::configuration, "dlaunchd: " + *no + "\n");
   }
   if (task.config.check) return say_and_exit_with(0, "dlaunchd: the configuration is good\n");
@@ -130,6 +165,15 @@ int main(int argc, char** argv) {
   task.watchdog = watchdog_period(variable, ::getpid());
   raise_fd_limit();
   try {
+    if (task.config.state.starts_with(etcd_state)) {
+      if (!task.sockets.empty()) {
+        return fail(log, exit_code::configuration,
+                    "with its state in etcd dlaunchd opens its ports when it leads; disable "
+                    "dlaunchd.socket, and let listen name the address");
+      }
+      task.led = await_lead(task.config, {log, task.notify_socket, task.watchdog});
+      if (!task.led) return 0;
+    }
     return Daemon(std::move(task), log).run();
   } catch (const StateLost& error) {
     return fail(log, exit_code::state_lost, error.what());

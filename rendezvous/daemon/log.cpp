@@ -1,6 +1,7 @@
 #include "rendezvous/daemon/log.hpp"
 
 #include "runtime/base/os/socket.hpp"
+#include "runtime/base/text/control.hpp"
 
 #include <array>
 #include <cerrno>
@@ -42,9 +43,8 @@ int priority_of(LogLine::Level level) {
 std::string printable(std::string_view text) {
   std::string out;
   for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x20 || byte == 0x7f) {
-      out += fmt::format("\\x{:02x}", byte);
+    if (is_control(c)) {
+      out += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
     } else {
       out += c;
     }
@@ -147,6 +147,8 @@ std::string_view name_of(LogLine::Event event) {
       return "refused";
     case LogLine::Event::finished:
       return "finished";
+    case LogLine::Event::action:
+      return "action";
   }
   return "";
 }

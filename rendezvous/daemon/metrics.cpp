@@ -122,6 +122,21 @@ void limits(Exposition& out, const DaemonStatus& status) {
   out.gauge("dlaunch_job_bytes_max", "The limit on bytes in a job's store.", status.bytes_max);
 }
 
+/// In the order of store::RefusalKind.
+constexpr std::array<std::string_view, store::refusal_kinds> refusal_names = {
+    "no_secret", "wrong_secret", "withdrawn_secret", "other_job", "role",
+    "garbled",   "other_user",   "other_version",    "job_limit", "hello"};
+
+void refusals(Exposition& out, const DaemonStatus& status) {
+  const Totals& totals = status.totals;
+  out.family("dlaunch_refusals", "counter", "Nodes and connections that were sent away, by why.");
+  out.sample("kind", "node", totals.refusals);
+  for (std::size_t i = 0; i < refusal_names.size(); ++i) {
+    out.sample("kind", refusal_names[i], totals.refused[i]);
+  }
+  out.sample("kind", "peer_limit", status.counters.crowded);
+}
+
 void process(Exposition& out, const DaemonStatus& status, const ProcessFigures& process) {
   out.gauge("process_resident_memory_bytes", "Resident memory.", process.resident_bytes);
   out.gauge("process_open_fds", "Open descriptors.", process.open_fds);
@@ -158,7 +173,12 @@ std::string metrics_text(const DaemonStatus& status, const ServingFigures& figur
   out.counter("dlaunch_rounds_closed", "Rounds that were closed.", totals.rounds_closed);
   out.counter("dlaunch_restarts", "Attempts after a job's first.", totals.restarts);
   out.counter("dlaunch_evictions", "Nodes that were given up while silent.", totals.evictions);
-  out.counter("dlaunch_refusals", "Nodes that were refused.", totals.refusals);
+  refusals(out, status);
+
+  out.family("dlaunch_actions", "counter", "Operators' actions, by how they came out.");
+  out.sample("outcome", "done", totals.actions_done);
+  out.sample("outcome", "refused", totals.actions_refused);
+  out.sample("outcome", "denied", figures.actions_denied);
 
   const store::Counters& counters = status.counters;
   out.counter("dlaunch_connections_accepted", "Connections that were accepted.", counters.accepted);
@@ -166,16 +186,11 @@ std::string metrics_text(const DaemonStatus& status, const ServingFigures& figur
               "Connections that were closed for bytes that cannot be.", counters.garbage);
   out.counter("dlaunch_connections_slow", "Connections that were dropped for not reading.",
               counters.slow);
-  out.counter("dlaunch_connections_unauthenticated",
-              "Connections that did not prove a job's secret.", counters.unauthenticated);
   out.counter("dlaunch_connections_timed_out", "Connections that said no HELLO in time.",
               counters.timed_out);
 
   out.counter("dlaunch_connections_never_joined",
               "Connections that were closed for joining nothing.", totals.never_joined);
-  out.family("dlaunch_connections_refused", "counter", "Connections beyond a limit.");
-  out.sample("limit", "job", totals.crowded);
-  out.sample("limit", "peer", counters.crowded);
   out.counter("dlaunch_connections_failed",
               "Connections that were ended because serving them failed.", counters.failed);
   out.counter("dlaunch_connections_greedy",

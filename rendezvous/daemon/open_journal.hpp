@@ -1,9 +1,14 @@
 #pragma once
 
+#include "rendezvous/daemon/config.hpp"
+#include "rendezvous/daemon/log.hpp"
 #include "rendezvous/service/job_journal.hpp"
 #include "rendezvous/service/service.hpp"
+#include "rendezvous/state/state_place.hpp"
 
+#include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -11,14 +16,23 @@
 
 namespace dlaunch::rendezvous {
 
-/// What `state` of a build without SQLite begins with is refused by its configuration.
-bool has_sqlite();
+constexpr std::string_view sqlite_state = "sqlite:", etcd_state = "etcd:";
 
-constexpr std::string_view sqlite_state = "sqlite:";
+/// How a daemon is heard while it stands by.
+struct Standby {
+  Log& log;
+  std::string notify_socket;                          ///< As DaemonTask::notify_socket.
+  std::optional<std::chrono::microseconds> watchdog;  ///< As DaemonTask::watchdog.
+};
 
-/// The place that keeps jobs, as `state` says, which read_config has taken. `io` and `log` outlive
-/// it. Throws Error where a state file may not be used.
-std::unique_ptr<JobJournal> open_journal(const std::string& state, boost::asio::io_context& io,
-                                         Service::Log log);
+/// Waits until this process leads in the etcd that `config.state` names; the service manager takes
+/// one that stands by for started. Null: a signal asked it to stop. Throws Error where etcd
+/// refuses.
+std::unique_ptr<StatePlace> await_lead(const Config& config, const Standby& standby);
+
+/// What keeps jobs: `led`, or where that is null what `state` says, which read_config has taken.
+/// `io` and `log` outlive it. Throws Error where a state file may not be used.
+std::unique_ptr<JobJournal> open_journal(const std::string& state, std::unique_ptr<StatePlace> led,
+                                         boost::asio::io_context& io, Service::Log log);
 
 }  // namespace dlaunch::rendezvous

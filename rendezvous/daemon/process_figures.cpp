@@ -13,6 +13,7 @@
 
 #include <dirent.h>
 #include <sys/resource.h>
+#include <sys/sysinfo.h>
 #include <unistd.h>
 
 namespace dlaunch::rendezvous {
@@ -89,18 +90,6 @@ std::size_t cgroup_limit(const FileReader& read) {
   return least;
 }
 
-std::size_t machine_memory(const FileReader& read) {
-  const auto text = read("/proc/meminfo");
-  if (!text) return unlimited;
-  constexpr std::string_view field = "MemTotal:";
-  for (const auto line : split(*text, '\n')) {
-    if (!line.starts_with(field)) continue;
-    const auto kib = leading_number(line.substr(field.size()));
-    return kib ? *kib << 10 : unlimited;
-  }
-  return unlimited;
-}
-
 }  // namespace
 
 ProcessFigures process_figures() {
@@ -123,8 +112,14 @@ std::uint64_t raise_fd_limit() {
   return fds.rlim_cur;
 }
 
-std::size_t usable_memory(const FileReader& read) {
-  const std::size_t cgroup = cgroup_limit(read), machine = machine_memory(read);
+std::size_t machine_memory() {
+  struct sysinfo machine {};
+  if (::sysinfo(&machine) != 0) return unlimited;
+  return static_cast<std::size_t>(machine.totalram) * machine.mem_unit;
+}
+
+std::size_t usable_memory(const FileReader& read, std::size_t machine) {
+  const std::size_t cgroup = cgroup_limit(read);
   return std::min(cgroup - cgroup / 4, machine / 2);
 }
 

@@ -20,9 +20,11 @@ ProcessFigures process_figures();
 /// Allows as many descriptors as the hard limit does; returns how many are allowed now.
 std::uint64_t raise_fd_limit();
 
+/// The machine's memory, by the kernel: the unit hides /proc/meminfo.
+std::size_t machine_memory();
 /// How many bytes a daemon may hold for its jobs by default: three quarters of the least limit of
 /// its cgroup and those above, or half of the machine's memory, whatever is less. Files that cannot
 /// be read limit nothing.
-std::size_t usable_memory(const FileReader& read);
+std::size_t usable_memory(const FileReader& read, std::size_t machine);
 
 }  // namespace dlaunch::rendezvous

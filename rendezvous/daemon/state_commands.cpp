@@ -1,5 +1,8 @@
 #include "rendezvous/daemon/state_commands.hpp"
 
+#include "rendezvous/daemon/open_journal.hpp"
+#include "rendezvous/state/etcd/etcd_place.hpp"
+#include "rendezvous/state/sqlite_place.hpp"
 #include "rendezvous/state/state_file.hpp"
 #include "runtime/base/exit_code.hpp"
 #include "runtime/base/os/program.hpp"
@@ -61,7 +64,18 @@ StateContents copy(const std::string& from, const std::string& to) {
   return contents;
 }
 
+std::string check_etcd(const std::string& urls) {
+  const auto read = etcd::read_servers(urls);
+  if (const auto* wrong = std::get_if<Complaint>(&read)) {
+    throw Error(Errc::misuse, wrong->sentence);
+  }
+  const auto& servers = std::get<etcd::Servers>(read);
+  const std::string what = summary(etcd::EtcdPlace::read(servers));
+  return "the state in " + etcd::to_string(servers) + " is good: " + what;
+}
+
 std::string check(const std::string& path) {
+  if (path.starts_with(etcd_state)) return check_etcd(path.substr(etcd_state.size()));
   return name_in_quotes(path) + " is good: " + summary(StateFile::open_existing(path).load());
 }
 
@@ -76,6 +90,12 @@ std::string restore(const std::string& from, const std::string& path) {
 }
 
 }  // namespace
+
+bool has_sqlite() { return true; }
+
+std::unique_ptr<StatePlace> open_state_file(const std::string& path) {
+  return std::make_unique<SqlitePlace>(StateFile::open(path));
+}
 
 std::optional<int> run_state_command(std::span<const std::string> arguments) {
   if (arguments.empty()) return std::nullopt;

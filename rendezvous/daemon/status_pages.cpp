@@ -71,6 +71,7 @@ Json summary(const NamedJobStatus& job, Clock::time_point now) {
                 std::ranges::count(status.nodes, NodeStatus::State::silent, &NodeStatus::state)},
                {"heartbeat_age_ms", nullptr},
                {"world_size", status.world_size},
+               {"draining", status.draining},
                {"keys", job.keys},
                {"bytes", job.bytes}};
   if (status.exit_code) json["exit_code"] = *status.exit_code;

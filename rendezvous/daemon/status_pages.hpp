@@ -38,6 +38,7 @@ struct ServingFigures {
   std::size_t followers = 0;  ///< Those of them that follow /events.
   Histogram page_times;
   ProcessFigures process;
+  std::uint64_t actions_denied = 0;  ///< Those that nobody who may act has asked for.
 };
 
 /// The source of what pages show. Each is called at most once, and only by pages that need it.

@@ -1,7 +1,9 @@
 #include "rendezvous/daemon/status_server.hpp"
 
+#include "rendezvous/control/action_pages.hpp"
 #include "rendezvous/http/request.hpp"
 #include "runtime/base/os/random.hpp"
+#include "runtime/base/phrases.hpp"
 
 #include <chrono>
 #include <csignal>
@@ -32,15 +34,16 @@ void block_signals() {
 }  // namespace
 
 StatusServer::StatusServer(boost::asio::io_context& loop, unique_fd listener, Snapshots::Look look,
-                           HttpServer::Trouble trouble)
+                           ActionDoor::Act act, HttpServer::Trouble trouble)
     : events_(std::make_shared<EventRing>(fmt::format("{:08x}", random_number() & 0xffffffffu))),
       snapshots_(loop, std::move(look)),
+      actions_(loop, std::move(act)),
+      trouble_([&loop, trouble = std::move(trouble)](const std::string& sentence) {
+        boost::asio::post(loop, [trouble, sentence] { trouble(sentence); });
+      }),
       http_(
           io_, std::move(listener),
-          [this](const PageRequest& request) { return counted_page(request); },
-          [&loop, trouble = std::move(trouble)](const std::string& sentence) {
-            boost::asio::post(loop, [trouble, sentence] { trouble(sentence); });
-          }),
+          [this](const PageRequest& request) { return counted_page(request); }, trouble_),
       thread_([this] {
         block_signals();
         io_.run();
@@ -48,6 +51,7 @@ StatusServer::StatusServer(boost::asio::io_context& loop, unique_fd listener, Sn
 
 StatusServer::~StatusServer() {
   snapshots_.stop();
+  actions_.stop();
   io_.stop();
 }
 
@@ -55,6 +59,11 @@ void StatusServer::turned(std::string unready) {
   const std::lock_guard lock(mutex_);
   turned_ = Clock::now();
   unready_ = std::move(unready);
+}
+
+void StatusServer::admit(std::shared_ptr<const Operators> operators) {
+  const std::lock_guard lock(mutex_);
+  operators_ = std::move(operators);
 }
 
 void StatusServer::note(const LogLine& line) {
@@ -69,6 +78,7 @@ void StatusServer::note(const LogLine& line) {
 
 void StatusServer::stop() {
   snapshots_.stop();
+  actions_.stop();
   boost::asio::post(io_, [this] { http_.stop(); });
 }
 
@@ -93,8 +103,42 @@ Page StatusServer::counted_page(const PageRequest& request) {
   return page;
 }
 
+/// A request that may not act is logged here; an action is logged where it is carried out.
+Page StatusServer::answer_to_action(const PageRequest& request) {
+  std::shared_ptr<const Operators> operators;
+  {
+    const std::lock_guard lock(mutex_);
+    operators = operators_;
+  }
+  auto asked = action_of(request, operators.get());
+  if (auto* page = std::get_if<Page>(&asked)) {
+    if (page->code == 401 || page->code == 403) {
+      ++actions_denied_;
+      if (operators) note_denial(request, *page);
+    }
+    return std::move(*page);
+  }
+  return outcome_page(actions_.act(std::get<Action>(std::move(asked))));
+}
+
+/// Whoever has an account here can be denied as often as they like: the log has a line a minute.
+void StatusServer::note_denial(const PageRequest& request, const Page& page) {
+  const auto now = Clock::now();
+  if (denials_told_ && now < *denials_told_ + denials_period) {
+    ++denials_untold_;
+    return;
+  }
+  denials_told_ = now;
+  const auto before = std::exchange(denials_untold_, 0);
+  trouble_(fmt::format("action denied: {} {} (from {}): {}{}", request.method,
+                       clipped(request.target), request.peer,
+                       page.body.substr(0, page.body.find('\n')),
+                       before == 0 ? "" : fmt::format(" (and {} before it)", before)));
+}
+
 Page StatusServer::page_for(const PageRequest& request) {
   if (auto refusal = refusal_of_foreign(request)) return *std::move(refusal);
+  if (is_action(request)) return answer_to_action(request);
   const bool of_jobs = request.target.starts_with("/api/");
   if (of_jobs) {
     auto latest = snapshots_.get();
@@ -108,7 +152,7 @@ Page StatusServer::page_for(const PageRequest& request) {
       .figures =
           [this] {
             return ServingFigures{http_.connections(), http_.followers(), page_times_,
-                                  process_figures()};
+                                  process_figures(), actions_denied_};
           },
       .unhealthy = [this] { return unhealthy(); },
       .unready = [this] { return unready(); },

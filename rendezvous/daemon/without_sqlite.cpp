@@ -1,4 +1,3 @@
-#include "rendezvous/daemon/open_journal.hpp"
 #include "rendezvous/daemon/state_commands.hpp"
 #include "runtime/base/exit_code.hpp"
 #include "runtime/base/os/program.hpp"
@@ -10,10 +9,8 @@ namespace dlaunch::rendezvous {
 
 bool has_sqlite() { return false; }
 
-std::unique_ptr<JobJournal> open_journal(const std::string&, boost::asio::io_context&,
-                                         Service::Log) {
-  return std::make_unique<MemoryJournal>();
-}
+/// The configuration has refused it.
+std::unique_ptr<StatePlace> open_state_file(const std::string&) { return nullptr; }
 
 std::optional<int> run_state_command(std::span<const std::string> arguments) {
   constexpr std::array<std::string_view, 3> commands = {"check", "backup", "restore"};

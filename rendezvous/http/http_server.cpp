@@ -1,6 +1,7 @@
 #include "rendezvous/http/http_server.hpp"
 
 #include "runtime/base/os/socket.hpp"
+#include "runtime/base/phrases.hpp"
 
 #include <dlaunch/error.hpp>
 
@@ -94,6 +95,7 @@ struct Counted {
 Response to_response(const Request& request, Page page, bool keep) {
   auto response = answer_to<Response>(request, page);
   if (page.code == 405) response.set(http::field::allow, "GET, HEAD");
+  if (page.code == 401) response.set(http::field::www_authenticate, "Bearer");
   response.keep_alive(keep);
   response.content_length(page.body.size());
   if (request.get().method() != http::verb::head) response.body() = std::move(page.body);
@@ -119,7 +121,7 @@ struct HttpServer::State : std::enable_shared_from_this<State> {
                                       const Request& request, const Page& page);
   static asio::awaitable<void> notice_hang_up(std::shared_ptr<Connection> connection);
   static asio::awaitable<void> linger(beast::tcp_stream& stream);
-  Page page_for(const Request& request) const;
+  Page page_for(const Request& request, const std::string& peer) const;
 
   /// A coroutine's end: an exception is told, and stops nothing else.
   auto ended(const char* what) {
@@ -147,6 +149,9 @@ struct HttpServer::State : std::enable_shared_from_this<State> {
 struct HttpServer::State::Connection {
   Connection(std::shared_ptr<State> owner, tcp::socket socket)
       : state(std::move(owner)), stream(std::move(socket)), wake(state->io) {
+    error_code unknown;  // It may have gone already.
+    const auto from = stream.socket().remote_endpoint(unknown);
+    if (!unknown) peer = host_port(from.address().to_string(), from.port());
     state->connections.insert(this);
   }
   ~Connection() {
@@ -158,6 +163,7 @@ struct HttpServer::State::Connection {
 
   std::shared_ptr<State> state;
   beast::tcp_stream stream;
+  std::string peer;
   /// Since when a request is awaited; unset while one is answered.
   std::optional<Clock::time_point> idle_since = Clock::now();
   asio::steady_timer wake;  ///< Of one that follows a feed: until there is something to say.
@@ -232,7 +238,7 @@ asio::awaitable<void> HttpServer::State::serve(std::shared_ptr<Connection> conne
     keep = !refused && !self.stopped && request.get().keep_alive();
     // Made before it is awaited: GCC 12 destroys twice what a conditional expression makes within a
     // co_await.
-    if (!page) page = self.page_for(request);
+    if (!page) page = self.page_for(request, connection->peer);
     if (page->feed) {
       co_await follow(connection, request, *page);
       co_return;
@@ -246,10 +252,13 @@ asio::awaitable<void> HttpServer::State::serve(std::shared_ptr<Connection> conne
   stream.socket().shutdown(tcp::socket::shutdown_send, ignored);
 }
 
-Page HttpServer::State::page_for(const Request& request) const {
+Page HttpServer::State::page_for(const Request& request, const std::string& peer) const {
   const auto method = request.get().method();
-  if (method != http::verb::get && method != http::verb::head) {
-    return sentence_page(405, "pages are only read here: GET and HEAD");
+  const bool reads = method == http::verb::get || method == http::verb::head;
+  if (!reads && method != http::verb::post && method != http::verb::delete_) {
+    return sentence_page(405,
+                         "pages are read here, by GET and HEAD, and acted on by POST and "
+                         "DELETE");
   }
   if (request.get().count(http::field::host) > 1) {
     return sentence_page(400, "a request has one Host");
@@ -260,7 +269,10 @@ Page HttpServer::State::page_for(const Request& request) const {
                           .host = header(http::field::host),
                           .origin = header(http::field::origin),
                           .accept = header(http::field::accept),
-                          .last_event_id = header("Last-Event-ID")};
+                          .last_event_id = header("Last-Event-ID"),
+                          .method = reads ? "GET" : text(request.get().method_string()),
+                          .authorization = header(http::field::authorization),
+                          .peer = peer};
   try {
     Page page = pages(asked);
     if (page.feed && method == http::verb::head) page.feed.reset();

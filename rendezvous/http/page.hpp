@@ -11,6 +11,9 @@ namespace dlaunch::rendezvous {
 struct PageRequest {
   std::string_view target;
   std::string_view host, origin, accept, last_event_id;
+  std::string_view method = "GET";  ///< Or POST or DELETE; a HEAD is a GET here.
+  std::string_view authorization = {};
+  std::string_view peer = {};  ///< The client's address: "127.0.0.1:51234".
 };
 
 /// What goes on behind a page's header for as long as the client reads. Called on the server's
@@ -22,7 +25,7 @@ class Feed {
   virtual std::string next() = 0;
 };
 
-/// One answer to a GET.
+/// One answer.
 struct Page {
   unsigned code = 200;
   std::string content_type = "text/plain; charset=utf-8";

@@ -2,6 +2,7 @@
 
 #include "rendezvous/rounds/texts.hpp"
 #include "runtime/base/deadline.hpp"
+#include "runtime/base/exit_code.hpp"
 
 #include <utility>
 
@@ -11,6 +12,8 @@ namespace {
 /// Lost nodes that are to be told so when they speak again; beyond that they hear it when they
 /// join again or report.
 constexpr std::size_t given_up_max = 65'536;
+/// So many that an operator has put out are known when they come back.
+constexpr std::size_t evicted_max = 1024;
 
 /// A node left: others that are about to do so as well say it within this.
 constexpr Clock::duration others_leave_within = std::chrono::seconds(1);
@@ -66,6 +69,7 @@ JobStatus JobState::status() const {
   if (epoch()) status.world_size = epoch()->world_size();
   status.standing = announcer.standing();
   if (finish_said) status.exit_code = finish_said->exit_code;
+  status.draining = draining.has_value() && !finished();
   status.nodes.reserve(static_cast<std::size_t>(nodes.count()));
   for (const auto& [session, node] : nodes) {
     NodeStatus line{node.offer.id,      node.offer.host, NodeStatus::State::waiting, {}, 0,
@@ -138,6 +142,23 @@ void JobState::lose(const Losses& whom) {
 
 void JobState::tell_spare_gone(const std::string& how) {
   if (rules.spares > 0 && !finished()) stand(how + "; it was a spare");
+}
+
+void JobState::put_out(const EvictNode& order) {
+  if (finished() || !nodes.find(order.session)) return;
+  if (evicted.size() >= evicted_max) evicted.erase(evicted.begin());
+  evicted[order.session] = order.reason;
+  // Before the others hear of it, as that may end the job.
+  put(*barred(order.session));
+  lose({{order.session, order.reason}});
+  given_up.erase(order.session);
+}
+
+std::optional<Refuse> JobState::barred(Session session) const {
+  if (const auto out = evicted.find(session); out != evicted.end()) {
+    return Refuse{session, Errc::refused, exit_code::node_lost, "this node was " + out->second};
+  }
+  return std::nullopt;
 }
 
 /// The spares that were to take the places of lost nodes are lost, too, and nothing else can.
@@ -287,12 +308,19 @@ void JobState::begin_end(EndCause why, const std::string& reason, Session told_b
 
 void JobState::judge_if_over() {
   if (!epoch()->over()) return;
-  auto judgement = judge(*epoch(), rules, restarts.has_one(rules, attempt, now), nodes.count());
+  const bool has_restart = !draining && restarts.has_one(rules, attempt, now);
+  auto judgement = judge(*epoch(), rules, has_restart, nodes.count());
   if (auto* end = std::get_if<Finish>(&judgement)) return finish(std::move(*end));
   gather(std::get<GoesOn>(std::move(judgement)));
 }
 
 void JobState::gather(GoesOn next) {
+  if (draining) {
+    const auto& left = epoch()->left();
+    const std::string why =
+        (left ? left->reason : next.why) + "; no further epoch begins: the job is " + *draining;
+    return finish(left ? Finish{left->exit_code, std::nullopt, why} : Finish::for_lost_node(why));
+  }
   std::optional<RestartPause> pause;
   if (next.is_restart) {
     ++attempt;
@@ -310,6 +338,19 @@ void JobState::finish(Finish end) {
   announcer.finish(std::move(end));
 }
 
+void JobState::stop(const StopJob& order) {
+  if (finished()) return;
+  finish(epoch() ? judge_at_once(*epoch(), order.exit_code, order.reason)
+                 : Finish{order.exit_code, std::nullopt, order.reason});
+}
+
+void JobState::drain(const DrainJob& order) {
+  if (!running() || draining) return;
+  draining = order.reason;
+  stand("the job is " + order.reason + "; it goes on to the end of epoch " +
+        std::to_string(epoch()->number()));
+}
+
 void JobState::start_over(std::uint64_t incarnation) {
   while (!nodes.empty()) {
     const Session session = nodes.begin()->first;
@@ -322,6 +363,7 @@ void JobState::start_over(std::uint64_t incarnation) {
   phase = Gathering();
   rules_from.reset();
   begun.reset();
+  draining.reset();
   launch.forget();
   numbers.return_to(incarnation);
 }

@@ -49,6 +49,10 @@ struct JobState {
   void note_leaving();
   /// A node is gone that had no place.
   void tell_spare_gone(const std::string& how);
+  /// An operator has put it out: it is lost, and refused.
+  void put_out(const EvictNode& order);
+  /// The answer to a node that was put out.
+  std::optional<Refuse> barred(Session session) const;
 
   // ---- From phase to phase ----
   /// Closes the round, waits on, or gives up: whatever is due now.
@@ -59,6 +63,8 @@ struct JobState {
   void begin_end(EndCause why, const std::string& reason, Session told_by = 0);
   void judge_if_over();
   void finish(Finish end);
+  void stop(const StopJob& order);
+  void drain(const DrainJob& order);
   /// The nodes of an earlier incarnation have come back: it is their job.
   void start_over(std::uint64_t incarnation);
   /// Waits for the nodes of a lost host's epoch.
@@ -90,7 +96,9 @@ struct JobState {
     std::uint64_t epoch = 0;
     std::optional<Join> waiting;  ///< It had no place in an epoch, and holds nothing.
   };
-  std::map<Session, GivenUp> given_up;  ///< Nodes that were lost, until they speak again.
+  std::map<Session, GivenUp> given_up;     ///< Nodes that were lost, until they speak again.
+  std::map<Session, std::string> evicted;  ///< Why; by an operator's order.
+  std::optional<std::string> draining;     ///< Why no further epoch begins.
   std::variant<Gathering, Epoch> phase;
   std::optional<Finish> finish_said;  ///< The phase is the one in which the job ended.
   std::optional<Quorum> quorum;       ///< Where a node hosts.

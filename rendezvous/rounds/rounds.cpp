@@ -23,6 +23,9 @@ struct Rounds::State : JobState {
   void on(const CallsMade& e);
   void on(const TookPlace& e) { at_work(e.session, e.epoch); }
   void on(const Tick&);
+  void on(const StopJob& e) { stop(e); }
+  void on(const DrainJob& e) { drain(e); }
+  void on(const EvictNode& e) { put_out(e); }
 
   // ---- Coming ----
   void join_again(const Node& node, const Join& e);
@@ -97,6 +100,7 @@ void Rounds::State::on(const Join& e) {
     return put(Refuse{e.session, Errc::refused, exit_code::usage,
                       "the job is over: " + finish_said->sentence});
   }
+  if (auto no = barred(e.session)) return put(std::move(*no));
   if (known) {
     const Participant* holds = member(e.session);
     const bool dropped = holds && holds->confirmed && !holds->ended && !e.holding;
@@ -122,6 +126,10 @@ void Rounds::State::on(const Join& e) {
     return come_in(e, false);
   }
   if (e.holding && !adopts) return evict(e.session, e.holding->epoch);
+  if (draining && !adopts) {
+    return put(Refuse{e.session, Errc::refused, exit_code::unreachable,
+                      name_text() + " is " + *draining + ": no node is let in"});
+  }
   forget_place(e.session);
   if (adopts) {
     if (auto no = door.contradiction(e)) return put(std::move(*no));
@@ -168,7 +176,7 @@ void Rounds::State::welcome(const Node& node) {
   const bool awaits = !running_epoch.back().awaited.empty();
   const bool room = running_epoch.node_count() < rules.nodes_max;
   // An epoch that has begun to end is let end.
-  if (running() && room && running_epoch.ends().empty() && !awaits) {
+  if (running() && room && running_epoch.ends().empty() && !awaits && !draining) {
     return begin_end(EndCause::arrival, "node " + node.offer.id + " joins");
   }
   const std::string name_of_epoch = "epoch " + std::to_string(running_epoch.number());
@@ -178,6 +186,8 @@ void Rounds::State::welcome(const Node& node) {
   } else if (awaits) {
     text += "the rendezvous was started again, and the nodes of " + name_of_epoch +
             " are coming back to it";
+  } else if (draining) {
+    text += "the job is " + *draining;
   } else if (room) {
     text += "the first workers of the job have ended already";
   } else if (rules.spares > 0) {

@@ -192,8 +192,26 @@ struct TookPlace {
 };
 struct Tick {};
 
+// An operator's orders. Their reasons name the operator: "stopped by operator 'ada'".
+
+/// The job ends, with this code where no rank has failed already.
+struct StopJob {
+  int exit_code = 0;
+  std::string reason;
+};
+/// The epoch that runs goes on to its end, no node is let in, and no further epoch begins. Nothing
+/// where none runs.
+struct DrainJob {
+  std::string reason;
+};
+/// The node counts as lost. It is refused, now and should it come back.
+struct EvictNode {
+  Session session = 0;
+  std::string reason;
+};
+
 using Event = std::variant<Join, Leave, Disconnected, Heartbeat, WorkerFailed, WorkerLeft,
-                           WorkersEnded, CallsMade, TookPlace, Tick>;
+                           WorkersEnded, CallsMade, TookPlace, Tick, StopJob, DrainJob, EvictNode>;
 
 // ---- Effects ----
 
@@ -340,6 +358,7 @@ struct JobStatus {
   std::string standing;
   std::optional<int> exit_code;
   std::vector<NodeStatus> nodes;
+  bool draining = false;  ///< No further epoch begins, by an operator's order.
 };
 
 /// Which use of a job's id this is, and what others there may be.

@@ -6,6 +6,7 @@
 #include "runtime/base/exit_code.hpp"
 #include "runtime/base/os/random.hpp"
 #include "runtime/base/phrases.hpp"
+#include "runtime/base/text/control.hpp"
 
 #include <algorithm>
 
@@ -29,9 +30,7 @@ std::size_t roster_bytes(const NodeOffer& offer) {
 constexpr std::size_t name_bytes_max = 255;
 
 bool is_name(std::string_view text) {
-  constexpr char last_control = 0x1f, del = 0x7f;
-  const auto control = [](char c) { return (c >= 0 && c <= last_control) || c == del; };
-  return !text.empty() && text.size() <= name_bytes_max && std::ranges::none_of(text, control);
+  return !text.empty() && text.size() <= name_bytes_max && std::ranges::none_of(text, is_control);
 }
 
 }  // namespace
@@ -51,6 +50,8 @@ Service::State::State(boost::asio::io_context& context, ServiceRules allowed, Lo
       [this](store::ConnectionId who, const std::string& peer) { on_slow_reader(who, peer); });
   server.limit(rules.connections);
   server.on_no_room([this](Clock::time_point now) { return stranger_to_go(now); });
+  server.on_unproven(
+      [this](store::RefusalKind kind, const std::string& sentence) { on_refused(kind, sentence); });
   server.on_failed(
       [this](store::ConnectionId who, const std::string& sentence) { on_failed(who, sentence); });
   if (journal != nullptr) {
@@ -71,10 +72,10 @@ std::variant<wire::Welcome, store::Host::Refusal> Service::State::admit(store::C
                                                                         const wire::Hello& hello) {
   const std::string& name = rules.only_job.empty() ? hello.job : rules.only_job;
   if (auto no = objection(hello, name)) {
-    if (is_crowded(name)) ++totals.crowded;
-    if (log)
-      log({LogLine::Level::warning, is_name(name) ? name : "",
-           "refused: " + no->sentence + " (it came from " + server.peer_of(who) + ")"});
+    on_refused(is_crowded(name) ? store::RefusalKind::crowded_job : store::RefusalKind::bad_hello,
+               "refused " + server.peer_of(who) +
+                   (is_name(name) ? ", which came to the job " + name_in_quotes(name) : "") + ": " +
+                   no->sentence);
     return std::move(*no);
   }
   Job* job = find(name);
@@ -108,7 +109,7 @@ std::optional<store::Host::Refusal> Service::State::objection(const wire::Hello&
   if (job.empty()) {
     return Refusal{Errc::refused, "this rendezvous serves many jobs; name yours with --rdzv-id"};
   }
-  if (!is_name(job)) {
+  if (!is_name(job) || (!hello.job.empty() && !is_name(hello.job))) {
     return Refusal{Errc::refused,
                    "a job's name has at most 255 bytes, none of them a control character"};
   }
@@ -200,9 +201,8 @@ void Service::State::dispatch(store::ConnectionId who, const Caller& caller, wir
 }
 
 void Service::State::on_other_version(store::ConnectionId who, std::uint32_t theirs) {
-  if (log) {
-    log({LogLine::Level::warning, "", store::other_version_text(server.peer_of(who), theirs)});
-  }
+  on_refused(store::RefusalKind::other_version,
+             store::other_version_text(server.peer_of(who), theirs));
 }
 
 void Service::State::on_closed(store::ConnectionId who, bool goodbye) {
@@ -254,12 +254,16 @@ void Service::State::join(store::ConnectionId who, message::Join message) {
   }
   if (job == nullptr && came_after_restart(who, name, message)) return;
   if (job == nullptr || job->finished) make_place(Clock::now());
-  if (const auto no = objection(job, session, message)) {
+  const std::uint64_t key = server.proved_by(who);
+  auto no = objection(job, session, message);
+  if (!no && job != nullptr && !job->finished) no = other_key(*job, session, key);
+  if (no) {
     const bool named = is_name(message.offer.id);
     return turn_away(who, name, named ? message.offer.id : std::string(), *no);
   }
   if (job == nullptr || job->finished) job = &open_job(name, message);
   joined(who, true);
+  if (job->members.empty() || job->key == 0) job->key = key;
   Member& member = job->members[session];
   member.connection = who;
   member.node = message.offer.id;
@@ -394,8 +398,9 @@ Service::Service(boost::asio::io_context& io, ServiceRules rules, Log log, JobJo
 
 Service::~Service() { stop(); }
 
-void Service::listen(unique_fd listener, store::Protocols protocols) {
-  state_->server.listen(std::move(listener), protocols);
+void Service::listen(unique_fd listener, store::Protocols protocols,
+                     std::optional<SocketAccess> access) {
+  state_->server.listen(std::move(listener), protocols, access);
 }
 
 void Service::adopt(unique_fd connected) {

@@ -6,6 +6,7 @@
 #include "runtime/base/os/unique_fd.hpp"
 #include "runtime/store/server/server.hpp"
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -43,7 +44,8 @@ struct ServiceRules {
 struct LogLine {
   enum class Level { debug, info, warning, error };
   /// What kind of step in a job's life this is; `other` is none.
-  enum class Event { other, standing, epoch, stopping, lost, evicted, refused, finished };
+  /// `action` is an operator's.
+  enum class Event { other, standing, epoch, stopping, lost, evicted, refused, finished, action };
   Level level = Level::info;
   std::string job;
   std::string sentence;
@@ -70,12 +72,18 @@ struct Totals {
   std::uint64_t restarts = 0;      ///< Attempts after a job's first.
   std::uint64_t evictions = 0;     ///< Nodes that were given up while they were silent.
   std::uint64_t refusals = 0;      ///< Nodes that were turned away.
-  std::uint64_t crowded = 0;       ///< Connections beyond those that their job may have.
   std::uint64_t never_joined = 0;  ///< Connections that were closed because they joined nothing.
   /// What counts against the memory budget, and that budget; 0: there is none.
   std::size_t memory_used = 0, memory_max = 0;
   std::uint64_t memory_refusals = 0;  ///< Requests for which there was no room.
+  std::uint64_t actions_done = 0;     ///< Operators' actions that were carried out.
+  std::uint64_t actions_refused = 0;  ///< Those that could not be, as the jobs were.
+  /// Connections that were sent away before they were let in, by store::RefusalKind.
+  std::array<std::uint64_t, store::refusal_kinds> refused{};
 };
+
+struct Action;
+struct ActionOutcome;
 
 /// The rendezvous as a service: for each job its rounds and its native key-value namespace, a fresh
 /// one for each epoch, over one store::Server. The daemon runs one, and so does an agent that hosts
@@ -89,7 +97,8 @@ class Service {
   ~Service();
 
   /// Accepts agents (and tools) on a bound and listening socket.
-  void listen(unique_fd listener, store::Protocols protocols = {.native = true, .c10d = false});
+  void listen(unique_fd listener, store::Protocols protocols = {.native = true, .c10d = false},
+              std::optional<SocketAccess> access = std::nullopt);
   /// Serves a connected socket: that of the hosting agent itself.
   void adopt(unique_fd connected);
   /// For what shares the port: PyTorch's store in static mode.
@@ -106,6 +115,10 @@ class Service {
   /// From now on these hold: jobs_max, nodes_per_job_max, connections_per_job_max, asked_time_max
   /// and remember, the latter for jobs that finish from now on. The other rules stay as they are.
   void change(const ServiceRules& rules);
+  /// Carries out what an operator asks, and logs it: one line.
+  ActionOutcome act(const Action& action);
+  /// Whether no new job is taken.
+  bool draining() const;
   /// No unfinished job, and no agent is connected.
   bool idle() const;
   /// Takes no new job and calls `when_idle` when none is left; its agents then have `farewell` to

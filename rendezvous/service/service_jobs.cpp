@@ -351,6 +351,7 @@ void Service::State::arm() {
   next = std::min(next, forget_before);
   if (!early.empty()) next = std::min(next, early_until);
   if (!visitors.empty()) next = std::min(next, visitors.front().first);
+  next = std::min(next, refusals.next_deadline().value_or(next));
   if (next < armed) arm_at(next);
 }
 
@@ -378,6 +379,7 @@ void Service::State::on_time() {
   if (!early.empty() && early_until <= now) call_early({});
   if (forget_before <= now) forget_those_before();
   close_strangers(now);
+  refusals.tick(now, warn());
   std::vector<Job*> due;
   for (const auto& [when, job] : deadlines) {
     if (when > now) break;

@@ -1,4 +1,5 @@
 #include "rendezvous/service/service_state.hpp"
+#include "runtime/base/exit_code.hpp"
 #include "runtime/base/phrases.hpp"
 
 #include <string>
@@ -69,6 +70,28 @@ void Service::State::close_strangers(Clock::time_point now) {
     ++totals.never_joined;
     server.close(who);
   }
+}
+
+void Service::State::on_refused(store::RefusalKind kind, std::string sentence) {
+  refusals.add(kind, std::move(sentence), Clock::now(), warn());
+  arm();
+}
+
+RefusalLog::Tell Service::State::warn() const {
+  return [this](std::string sentence) {
+    if (log) log({LogLine::Level::warning, "", std::move(sentence)});
+  };
+}
+
+/// Ranks prove the job's key to each other, and each has it from its own node.
+std::optional<message::Refused> Service::State::other_key(const Job& job, Session session,
+                                                          std::uint64_t key) {
+  if (key == 0 || job.key == 0 || key == job.key) return std::nullopt;
+  if (job.members.empty() || job.members.contains(session)) return std::nullopt;
+  return message::Refused{{0, Errc::unauthenticated, exit_code::authentication,
+                           "its secret is accepted here, but the job's other nodes have another "
+                           "one, and all nodes of a "
+                           "job need the same: give it theirs, or start them all again"}};
 }
 
 std::string Service::State::objection(const JobRules& asked) const {

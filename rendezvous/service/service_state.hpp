@@ -1,7 +1,9 @@
 #pragma once
 
+#include "rendezvous/service/actions.hpp"
 #include "rendezvous/service/messages.hpp"
 #include "rendezvous/service/questions.hpp"
+#include "rendezvous/service/refusal_log.hpp"
 #include "rendezvous/service/service.hpp"
 #include "runtime/base/flat_map.hpp"
 
@@ -41,6 +43,7 @@ struct Job {
   std::uint64_t incarnation = 0;
   Rounds rounds;
   FlatMap<Session, Member> members;
+  std::uint64_t key = 0;    ///< That which its nodes prove; 0: none.
   std::uint64_t epoch = 0;  ///< That of `space`; 0: none yet.
   int world_size = 0;
   int attempt = 0;
@@ -77,6 +80,9 @@ struct Service::State final : store::Host, std::enable_shared_from_this<State> {
 
   void on_slow_reader(store::ConnectionId who, const std::string& peer);
   void on_failed(store::ConnectionId who, const std::string& sentence);
+  /// Counts and logs that somebody was sent away before they were let in.
+  void on_refused(store::RefusalKind kind, std::string sentence);
+  RefusalLog::Tell warn() const;
   /// The connection is to join a job in time, or is a tool's, which is to go on saying something.
   void expect(store::ConnectionId who, bool to_join);
   void gone(Job& job, Session session, store::ConnectionId who, bool goodbye);
@@ -90,6 +96,8 @@ struct Service::State final : store::Host, std::enable_shared_from_this<State> {
   void join(store::ConnectionId who, message::Join message);
   std::optional<message::Refused> objection(const Job* job, Session session,
                                             const message::Join& message) const;
+  static std::optional<message::Refused> other_key(const Job& job, Session session,
+                                                   std::uint64_t key);
   Job& open_job(const std::string& name, const message::Join& message);
   void turn_away(store::ConnectionId who, const std::string& job, const std::string& node,
                  const message::Refused& refusal);
@@ -128,6 +136,13 @@ struct Service::State final : store::Host, std::enable_shared_from_this<State> {
   void begin_epoch(Job& job, std::uint64_t epoch, int world_size);
   std::optional<HostPlace> place_of_host(const Job& job) const;
   void note(LogLine::Level level, LogLine::Event event, const Job& job, std::string sentence) const;
+
+  // ---- What operators ask: actions.cpp ----
+
+  ActionOutcome act(const Action& action);
+  ActionOutcome act_on(Job& job, const Action& action);
+  ActionOutcome drain_all(const Action& action);
+  ActionOutcome evict(Job& job, const Action& action);
 
   // ---- What it looks like ----
 
@@ -220,6 +235,7 @@ struct Service::State final : store::Host, std::enable_shared_from_this<State> {
   std::deque<Early> early;
   Clock::time_point early_until = Clock::time_point::min();
   Totals totals;  ///< Save for the connections and the memory.
+  RefusalLog refusals;
   Histogram message_times;
   bool draining = false;
   boost::asio::steady_timer farewell_timer;

@@ -52,6 +52,7 @@ store::Counters Service::counters() const { return state_->server.counters(); }
 Totals Service::totals() const {
   Totals totals = state_->totals;
   totals.connections = state_->callers.size();
+  totals.refused = state_->refusals.counts();
   if (const auto& memory = state_->rules.limits.memory) {
     totals.memory_used = memory->used;
     totals.memory_max = memory->max;

@@ -1,40 +1,13 @@
 #pragma once
 
-#include "rendezvous/service/job_journal.hpp"
 #include "rendezvous/state/changes.hpp"
+#include "rendezvous/state/state_contents.hpp"
 
-#include <compare>
-#include <cstdint>
-#include <map>
 #include <memory>
 #include <span>
 #include <string>
-#include <vector>
 
 namespace dlaunch::rendezvous {
-
-/// Which namespace it is: that of one epoch of a job.
-struct SpaceName {
-  std::string job;
-  std::uint64_t incarnation = 0;
-  std::uint64_t epoch = 0;
-
-  auto operator<=>(const SpaceName&) const = default;
-};
-
-/// All that a state file holds.
-struct StateContents {
-  struct Space {
-    change::Space number = 0;
-    store::SpaceContents contents;
-    /// How many answers each session has been given, by session.
-    std::map<std::uint64_t, std::uint64_t> answers;
-  };
-  std::uint64_t memory = 0;  ///< As JobJournal::memory.
-  std::vector<JobRecord> jobs;
-  std::map<SpaceName, Space> spaces;
-  change::Space next_space = 1;
-};
 
 /// The file in which dlaunchd keeps jobs and keys: an SQLite database that one connection of one
 /// process has for itself, in WAL mode, with synchronous=FULL. Each row carries a sum of what is in

@@ -1,8 +1,8 @@
 #include "rendezvous/state/writer.hpp"
 
-#include "runtime/base/phrases.hpp"
-
+#include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <utility>
 
 namespace dlaunch::rendezvous {
@@ -14,8 +14,7 @@ using namespace std::chrono_literals;
 constexpr std::size_t batch_bytes_max = 4u << 20;
 /// What a change takes besides its key and value, at the most: pages of the log.
 constexpr std::size_t change_bytes = 4u << 10;
-constexpr auto full_pause = 100ms;
-constexpr auto room_pause = 500ms;
+constexpr auto pause = 100ms;
 
 template <class... Fields>
 std::size_t sizes(const Fields&... fields) {
@@ -39,16 +38,9 @@ std::size_t size_of(const Change& change) { return std::visit(SizeOf{}, change);
 
 }  // namespace
 
-Writer::Writer(StateFile file, Events events)
-    : file_(std::move(file)),
-      reserve_(file_.path()),
-      events_(std::move(events)),
-      refusal_("no space left on device for " + file_.path() +
-               ": nothing is changed until there is room") {
-  if (!reserve_.take()) {
-    full_ = true;
-    events_.log(LogLine::Level::error, refusal_);
-  }
+Writer::Writer(std::unique_ptr<StatePlace> place, Events events)
+    : place_(std::move(place)), events_(std::move(events)) {
+  look();
   thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
 }
 
@@ -62,13 +54,13 @@ Writer::~Writer() {
 }
 
 void Writer::append(Change change) {
-  filling_bytes_ += size_of(change);
-  filling_.push_back(std::move(change));
+  filling_.bytes += size_of(change);
+  filling_.changes.push_back(std::move(change));
   ++recorded_;
 }
 
 void Writer::seal() {
-  if (filling_.empty()) return;
+  if (filling_.changes.empty()) return;
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return ended_ || sealed_bytes_ < batch_bytes_max; });
   hand_over();
@@ -77,43 +69,57 @@ void Writer::seal() {
 }
 
 void Writer::hand_over() {
-  if (sealed_.empty()) {
-    sealed_.swap(filling_);
-  } else {
-    sealed_.insert(sealed_.end(), std::make_move_iterator(filling_.begin()),
-                   std::make_move_iterator(filling_.end()));
-  }
-  filling_.clear();
-  sealed_bytes_ += std::exchange(filling_bytes_, 0);
-  sealed_last_ = recorded_;
+  if (filling_.changes.empty()) return;
+  sealed_bytes_ += filling_.bytes;
+  sealed_.push_back(std::exchange(filling_, {}));
 }
 
-std::string Writer::refusal() const { return full_ ? refusal_ : std::string(); }
+std::vector<Change> Writer::next_batch() {
+  std::vector<Change> batch;
+  while (!sealed_.empty()) {
+    auto& [changes, bytes] = sealed_.front();
+    if (!batch.empty() && batch.size() + changes.size() > place_->changes_at_once()) break;
+    sealed_bytes_ -= bytes;
+    std::ranges::move(changes, std::back_inserter(batch));
+    sealed_.pop_front();
+  }
+  return batch;
+}
+
+std::string Writer::refusal() const {
+  if (!blocked_) return {};
+  const std::lock_guard lock(mutex_);
+  return obstacle_.why;
+}
 
 void Writer::run(const std::stop_token& stop) {
-  for (;;) {
-    std::vector<Change> batch;
-    std::uint64_t last = 0;
-    {
-      std::unique_lock lock(mutex_);
-      const auto there_is_one = [&] { return !sealed_.empty(); };
-      if (full_) {
-        changed_.wait_for(lock, stop, room_pause, there_is_one);
-      } else {
-        changed_.wait(lock, stop, there_is_one);
+  auto tended = Clock::time_point::max();
+  try {
+    for (;;) {
+      const auto due = place_->tend();
+      look();
+      // It may be ours again, where it was in doubt.
+      if (std::exchange(tended, due) != due) events_.written();
+      std::vector<Change> batch;
+      {
+        std::unique_lock lock(mutex_);
+        const auto there_is_one = [&] { return !sealed_.empty(); };
+        if (due == Clock::time_point::max()) {
+          changed_.wait(lock, stop, there_is_one);
+        } else {
+          changed_.wait_until(lock, stop, due, there_is_one);
+        }
+        if (sealed_.empty() && stop.stop_requested()) break;
+        batch = next_batch();
       }
-      if (sealed_.empty() && stop.stop_requested()) break;
-      batch.swap(sealed_);
-      sealed_bytes_ = 0;
-      last = sealed_last_;
-    }
-    changed_.notify_all();
-    if (!batch.empty()) {
+      changed_.notify_all();
+      if (batch.empty()) continue;
       if (!write(batch, stop)) break;
-      durable_.store(last, std::memory_order_release);
+      durable_.fetch_add(batch.size(), std::memory_order_release);
       events_.written();
     }
-    if (full_) look_for_room();
+  } catch (const StateLost& lost) {
+    events_.failed(lost.what());
   }
   const std::lock_guard lock(mutex_);
   ended_ = true;
@@ -121,29 +127,28 @@ void Writer::run(const std::stop_token& stop) {
 }
 
 bool Writer::write(const std::vector<Change>& batch, const std::stop_token& stop) {
-  try {
-    while (file_.write(batch) == StateFile::Wrote::no_space) {
-      if (!full_.exchange(true)) {
-        reserve_.give_up();
-        events_.log(LogLine::Level::error, refusal_);
-        continue;  // There is room for this batch now.
-      }
-      reserve_.give_up();
-      std::unique_lock lock(mutex_);
-      changed_.wait_for(lock, stop, full_pause, [] { return false; });
-      if (stop.stop_requested()) return false;
-    }
-    return true;
-  } catch (const StateLost& lost) {
-    events_.failed(lost.what());
-    return false;
+  for (;;) {
+    const auto wrote = place_->write(batch);
+    look();
+    if (wrote == StatePlace::Wrote::all) return true;
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, stop, pause, [] { return false; });
+    if (stop.stop_requested()) return false;
   }
 }
 
-void Writer::look_for_room() {
-  if (!reserve_.take()) return;
-  full_ = false;
-  events_.log(LogLine::Level::info, "there is room again for " + file_.path());
+void Writer::look() {
+  auto now = place_->obstacle();
+  if (now.why != obstacle_.why) {
+    if (now.why.empty()) {
+      events_.log(LogLine::Level::info, obstacle_.over);
+    } else {
+      events_.log(LogLine::Level::error, now.why);
+    }
+    const std::lock_guard lock(mutex_);
+    obstacle_ = std::move(now);
+    blocked_ = !obstacle_.why.empty();
+  }
 }
 
 }  // namespace dlaunch::rendezvous

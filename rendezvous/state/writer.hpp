@@ -1,15 +1,15 @@
 #pragma once
 
 #include "rendezvous/service/service.hpp"
-#include "rendezvous/state/reserve.hpp"
-#include "rendezvous/state/state_file.hpp"
+#include "rendezvous/state/state_place.hpp"
 
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <deque>
 #include <functional>
+#include <memory>
 #include <mutex>
-#include <optional>
 #include <stop_token>
 #include <string>
 #include <thread>
@@ -17,19 +17,20 @@
 
 namespace dlaunch::rendezvous {
 
-/// Writes changes to a state file, on a thread of its own. What is sealed while a batch is being
-/// written is the next batch, so that one sync serves all who wait. A full disk is waited out: the
-/// batch is tried again until it is written, and refusal() says meanwhile that no more shall come.
+/// Writes changes to a place, on a thread of its own. What is sealed while a batch is being written
+/// is the next batch, so that one sync serves all who wait. A place that takes nothing for now is
+/// waited for: the batch is tried again until it is written, and refusal() says meanwhile that no
+/// more shall come.
 class Writer {
  public:
   /// Called on the writer's thread, and not to block it.
   struct Events {
-    std::function<void()> written;            ///< durable() has grown.
+    std::function<void()> written;            ///< durable() may have grown, or is_ours() be true.
     std::function<void(std::string)> failed;  ///< The writer has ended: why.
     std::function<void(LogLine::Level, std::string)> log;
   };
-  Writer(StateFile file, Events events);
-  /// What was sealed is written, unless the disk is full.
+  Writer(std::unique_ptr<StatePlace> place, Events events);
+  /// What was sealed is written, unless the place takes nothing now.
   ~Writer();
 
   // ---- Called on the thread that serves ----
@@ -42,36 +43,42 @@ class Writer {
   // ---- Called on any thread ----
 
   std::uint64_t durable() const { return durable_.load(std::memory_order_acquire); }
+  bool is_ours() const { return place_->is_ours(); }
   std::string refusal() const;
 
  private:
+  /// What is written as a whole or not at all.
+  struct Seal {
+    std::vector<Change> changes;
+    std::size_t bytes = 0;
+  };
   /// With the lock: what is filling is sealed.
   void hand_over();
+  /// With the lock: as much of what is sealed as is written at once, but one seal at least.
+  std::vector<Change> next_batch();
   void run(const std::stop_token& stop);
-  /// False where it was told to stop before the disk had room.
+  /// False where it was told to stop before the batch was written.
   bool write(const std::vector<Change>& batch, const std::stop_token& stop);
-  void look_for_room();
+  /// Asks the place what is in its way, and says what is new about that.
+  void look();
 
-  StateFile file_;
-  Reserve reserve_;
+  const std::unique_ptr<StatePlace> place_;
   const Events events_;
-  const std::string refusal_;
 
-  std::vector<Change> filling_;  ///< Not sealed yet.
-  std::size_t filling_bytes_ = 0;
+  Seal filling_;  ///< Not sealed yet.
   std::uint64_t recorded_ = 0;
 
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable_any
       changed_;  ///< There is a batch, or it was taken, or the end has come.
-  std::vector<Change> sealed_;
+  std::deque<Seal> sealed_;
   std::size_t sealed_bytes_ = 0;
-  std::uint64_t sealed_last_ = 0;
   bool ended_ = false;  ///< The thread takes no further batch.
 
   std::atomic<std::uint64_t> durable_ = 0;
-  std::atomic<bool> full_ = false;  ///< The disk, or as good as that.
-  std::jthread thread_;             ///< Last, so that it ends first.
+  StatePlace::Obstacle obstacle_;      ///< Changed with the lock, by the thread alone.
+  std::atomic<bool> blocked_ = false;  ///< There is one.
+  std::jthread thread_;                ///< Last, so that it ends first.
 };
 
 }  // namespace dlaunch::rendezvous

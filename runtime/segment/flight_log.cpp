@@ -3,6 +3,7 @@
 #include "runtime/base/os/process_stat.hpp"
 #include "runtime/base/os/ticks.hpp"
 #include "runtime/base/phrases.hpp"
+#include "runtime/base/text/control.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -20,7 +21,7 @@ std::string text_of(const std::array<std::atomic<char>, Size>& stored) {
     const char c = letter.load(std::memory_order_relaxed);
     if (c == '\0') break;
     // Another process has written this, and it may go to a terminal.
-    text += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?' : c;
+    text += is_control(c) ? '?' : c;
   }
   return text;
 }

@@ -31,7 +31,9 @@ void measure(test::ServerThread& server, int count, const char* what, std::optio
 int main(int argc, char** argv) try {
   const int count = argc > 1 ? std::atoi(argv[1]) : 1000;
   test::ServerThread server;
-  server.on_loop([](store::Server& s) { return s.ask_for({key_of, true, nullptr}), 0; });
+  server.on_loop([](store::Server& s) {
+    return s.ask_for({.keys = {{.key_of = key_of}}, .trust_loopback = true}), 0;
+  });
   const Key key = key_of("bench");
   measure(server, count / 10, "warm", key);
   measure(server, count, "plain", std::nullopt);

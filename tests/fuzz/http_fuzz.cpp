@@ -1,3 +1,4 @@
+#include "rendezvous/control/action_pages.hpp"
 #include "rendezvous/daemon/events.hpp"
 #include "rendezvous/daemon/status_pages.hpp"
 #include "rendezvous/http/request.hpp"
@@ -9,6 +10,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <variant>
 
 #include <boost/asio/buffer.hpp>
 #include <boost/beast/http/empty_body.hpp>
@@ -53,6 +55,13 @@ const StatusSource& source() {
   return all;
 }
 
+constexpr std::string_view token = "0123456789abcdef";
+
+const Operators& operators() {
+  static const auto all = Operators::parse("ada " + std::string(token), "here");
+  return all;
+}
+
 std::string_view text_of(auto view) { return {view.data(), view.size()}; }
 
 }  // namespace
@@ -69,7 +78,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
                             .host = text_of(read[http::field::host]),
                             .origin = text_of(read[http::field::origin]),
                             .accept = text_of(read[http::field::accept]),
-                            .last_event_id = text_of(read["Last-Event-ID"])};
+                            .last_event_id = text_of(read["Last-Event-ID"]),
+                            .method = text_of(read.method_string()),
+                            .authorization = text_of(read[http::field::authorization]),
+                            .peer = "127.0.0.1:1"};
   const auto refusal = refusal_of_foreign(request);
   // A name that a browser looks up may lead here; a number does not.
   const bool named = request.host.find_first_not_of("0123456789.:[]") != std::string_view::npos;
@@ -79,6 +91,15 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     fail("a foreign page was let in");
   }
   if (refusal) return 0;
+  if (is_action(request)) {
+    const auto asked = action_of(request, &operators());
+    const auto* action = std::get_if<Action>(&asked);
+    if (action != nullptr && request.authorization.find(token) == std::string_view::npos) {
+      fail("an action without a token");
+    }
+    if (action != nullptr && action->reason.size() > reason_bytes_max) fail("a long reason");
+    return 0;
+  }
   const Page page = page_at(request, source());
   if (page.code != 200 && page.code != 400 && page.code != 404) fail("an unknown answer");
   if (page.feed && page.feed->next().size() > (128u << 10)) fail("a long piece");

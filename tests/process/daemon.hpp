@@ -35,7 +35,7 @@ class Daemon {
     REQUIRE(job_->saw(" fds="));
     const std::string& said = job_->err();
     const auto at = said.find("listen=") + 7;
-    endpoint_ = said.substr(at, said.find(' ', at) - at);
+    endpoint_ = said.substr(at, said.find_first_of(" ,", at) - at);
   }
   Job& job() { return *job_; }
   /// The line of a node that meets here.

@@ -87,7 +87,7 @@ class Chromium:
             self.console.append(("error", details.get("exception", {}).get("description", details["text"])))
         elif message.get("method") == "Runtime.consoleAPICalled":
             self.console.append((what["type"], " ".join(str(a.get("value")) for a in what["args"])))
-        elif message.get("method") == "Log.entryAdded":
+        elif message.get("method") == "Log.entryAdded" and what["entry"]["level"] != "verbose":  # Advice.
             self.console.append((what["entry"]["level"], what["entry"]["text"] + " " + what["entry"].get("url", "")))
 
     def look(self, width, height, dark=False, mobile=False):

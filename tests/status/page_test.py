@@ -1,7 +1,9 @@
 """The page at / in a real browser: it follows a job that gathers, runs, loses a node and fails, and a job of 10,000
 ranks, without an error on its console:  page_test.py BUILD_DIR"""
+import secrets
 import shutil
 import sys
+import tempfile
 
 from chromium import Chromium
 from daemon import SKIPPED, Daemon, Gate
@@ -50,7 +52,7 @@ def follows_a_job(browser, daemon):
 def is_used_without_a_mouse(browser):
     """Every control has a name, and the strip of ranks tells what its cursor is at."""
     unnamed = browser.value("""[...document.querySelectorAll("button, input, canvas, a")].filter((e) =>
-        !(e.getAttribute("aria-label") || e.innerText || e.textContent).trim()).map((e) => e.outerHTML)""")
+        !(e.getAttribute("aria-label") || (e.labels && e.labels[0] || e).textContent).trim()).map((e) => e.outerHTML)""")
     assert unnamed == [], unnamed
     browser.value("document.getElementById('ranks').focus()")
     for key, node in (("End", 1249), ("ArrowLeft", 1248), ("Home", 0), ("ArrowRight", 1)):
@@ -80,6 +82,86 @@ def is_no_other_site(browser, daemon):
     browser.await_text("body", "under this machine's loopback names only")
 
 
+def press(browser, selector):
+    """As by the keyboard: the focus is there, and Enter is pressed."""
+    browser.value(f"document.querySelector('{selector}').focus()")
+    key(browser)
+
+
+def key(browser, name="Enter"):
+    more = {"text": "\r"} if name == "Enter" else {}
+    browser.call("Input.dispatchKeyEvent", type="keyDown", key=name, code=name, **more,
+                 windowsVirtualKeyCode={"Enter": 13, "Escape": 27}[name])
+    browser.call("Input.dispatchKeyEvent", type="keyUp", key=name, code=name)
+
+
+def gives_token(browser, token):
+    press(browser, "#operator")
+    assert browser.value("document.activeElement.id") == "token"
+    browser.call("Input.insertText", text=token)
+    key(browser)
+
+
+def confirms(browser, action, reason="", node=None):
+    press(browser, f"#{action}")
+    browser.await_true("document.getElementById('act-dialog').open", "what is to be confirmed")
+    if node is not None:
+        browser.value(f"document.getElementById('act-node').value = '{node}'")
+    browser.value("document.getElementById('act-reason').focus()")
+    browser.call("Input.insertText", text=reason)
+    press(browser, "#act-do")
+
+
+def acts_for_an_operator(browser, daemon, token):
+    """By the keyboard alone. Nothing is done without a token, and nothing before it is confirmed."""
+    gate = Gate()
+    command = [sys.executable, "-c", WORKER, gate.path]
+    for node in ("a", "b"):
+        daemon.agent("train-8", *command, nnodes="1:2", options=["--node-id", node])
+    browser.value("location.hash = 'job=train-8'")
+    browser.await_text("#name", "train-8")
+    browser.await_text("#state", "running")
+    assert browser.value("document.getElementById('acts').hidden && document.getElementById('evict').hidden")
+
+    gives_token(browser, "0123456789abcdef-wrong")
+    confirms(browser, "stop")
+    browser.await_text("#outcome", "train-8: this token is no operator's")
+    assert browser.value("document.getElementById('acts').hidden")
+
+    gives_token(browser, token)
+    press(browser, "#stop")
+    browser.await_text("#act-title", "Stop train-8?")
+    key(browser, "Escape")
+    browser.await_true("!document.getElementById('act-dialog').open", "no dialog any more")
+    browser.await_true("document.activeElement.id === 'stop'", "the focus where it was")
+    browser.await_text("#state", "running")
+
+    confirms(browser, "evict", node="c")
+    browser.await_text("#act-wrong", "the job has no node 'c' now")
+    key(browser, "Escape")
+    confirms(browser, "evict", "bad memory", node="b")
+    browser.await_text("#outcome", "train-8: it counts as lost")
+    browser.await_text("#events", "node b is lost: evicted by operator 'ada': bad memory")
+    browser.await_text("#epochs", "Epoch 2")
+    confirms(browser, "drain", "maintenance")
+    browser.await_text("#outcome", "no epoch begins after epoch 2")
+    confirms(browser, "stop", "<b>moved</b>")
+    browser.await_text("#outcome", "train-8: the job ends with exit code 143")
+    browser.await_text("#state", "failed, code 143")
+    browser.await_text("#failure-sentence", "stopped by operator 'ada': <b>moved</b>")
+    confirms(browser, "remove")
+    browser.await_true("!document.querySelector('[data-job=train-8]')", "the jobs without train-8")
+    # The token is nowhere but in a variable.
+    assert browser.value("localStorage.length + sessionStorage.length + document.cookie.length") == 0
+    assert token not in browser.value("document.documentElement.outerHTML")
+    press(browser, "#operator")
+    assert browser.value("document.getElementById('acts').hidden")
+    gate.close()
+    # The browser itself says that one request was denied.
+    assert len(browser.console) == 1 and "401" in browser.console[0][1], browser.console
+    browser.console.clear()
+
+
 def says_that_the_daemon_is_gone(browser, daemon):
     browser.open(daemon.url())
     browser.await_text("#name", "large")
@@ -96,7 +178,11 @@ def main(build):
     if not program:
         print("skipped: there is no Chromium (package chromium)")
         return SKIPPED
-    daemon = Daemon(build)
+    token = secrets.token_hex(16)
+    with tempfile.NamedTemporaryFile("w", prefix="dlaunch-operators-") as operators:
+        operators.write(f"ada {token}\n")
+        operators.flush()
+        daemon = Daemon(build, "--http-token-file", operators.name)
     browser = None
     try:
         browser = Chromium(program, "--host-resolver-rules=MAP rebound.example 127.0.0.1")
@@ -104,6 +190,7 @@ def main(build):
         follows_a_job(browser, daemon)
         shows_ten_thousand_ranks(browser, daemon)
         assert browser.console == [], browser.console
+        acts_for_an_operator(browser, daemon, token)
         is_no_other_site(browser, daemon)
         says_that_the_daemon_is_gone(browser, daemon)
     finally:

@@ -291,6 +291,8 @@ std::vector<std::string> RoundsStory::line(const std::string& text) {
 /// "join b2 id=b workers=8 hint=1", "ended a 1 failed code=3 root=5 'rank 5 exited with 3'".
 Event RoundsStory::event_of(const Words& words) {
   const std::string& verb = words.at(0);
+  if (verb == "stop_job") return StopJob{std::stoi(words.at(1)), words.at(2)};
+  if (verb == "drain_job") return DrainJob{words.at(1)};
   const Session session = session_of(words.at(1));
   Speaker& speaker = speakers_.at(words[1]);
   if (verb == "join") {
@@ -328,6 +330,7 @@ Event RoundsStory::event_of(const Words& words) {
     speaker.speaks = false;
     return Leave{session, std::stoi(words.at(2)), words.at(3), verb == "close", verb == "end"};
   }
+  if (verb == "evict") return EvictNode{session, words.at(2)};
   if (verb == "broken") {
     speaker.speaks = false;
     return Disconnected{session};

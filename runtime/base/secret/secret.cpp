@@ -1,6 +1,7 @@
 #include "runtime/base/secret/secret.hpp"
 
 #include "runtime/base/secret/crypto.hpp"
+#include "runtime/base/secret/secrets.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -175,6 +176,28 @@ Secret Secret::parse(BytesView content, const std::string& where) {
                         " bytes of one; was it cut?");
   }
   return {Key(Key::View(bytes.bytes)), std::string(rest.substr(0, colon))};
+}
+
+std::vector<Secret> parse_secrets(BytesView content, const std::string& where) {
+  if (!is_text(as_text(content))) return {Secret::parse(content, where)};
+  std::vector<std::string_view> lines;
+  for (std::string_view rest = as_text(content); !rest.empty();) {
+    const std::string_view line = rest.substr(0, rest.find('\n'));
+    rest.remove_prefix(std::min(line.size() + 1, rest.size()));
+    if (!trimmed(line).empty()) lines.push_back(line);
+  }
+  if (lines.size() < 2) return {Secret::parse(content, where)};
+  if (lines.size() > secrets_max) {
+    unusable(where, "it has " + std::to_string(lines.size()) + " lines, and " +
+                        std::to_string(secrets_max) +
+                        " is the most: a secret, and the one whose place it takes");
+  }
+  std::vector<Secret> secrets;
+  for (const std::string_view line : lines) {
+    const auto number = std::to_string(secrets.size() + 1);
+    secrets.push_back(Secret::parse(as_bytes(line), where + ", line " + number + ","));
+  }
+  return secrets;
 }
 
 Key Secret::job_key(std::string_view job) const {

@@ -1,7 +1,8 @@
 #include "runtime/base/deadline.hpp"
 #include "runtime/base/os/socket.hpp"
 #include "runtime/base/os/unique_fd.hpp"
-#include "runtime/base/secret/secret.hpp"
+#include "runtime/base/secret/private_file.hpp"
+#include "runtime/base/secret/secrets.hpp"
 
 #include <array>
 #include <cerrno>
@@ -26,10 +27,10 @@ struct Content {
 };
 
 Error unreadable(const std::string& where, const std::string& why) {
-  return Error(Errc::misuse, "cannot read the secret from " + where + ": " + why);
+  return unreadable_secret("the secret", where, why);
 }
 
-Secret read_to_end(int fd, const std::string& where, Clock::time_point deadline) {
+std::vector<Secret> read_to_end(int fd, const std::string& where, Clock::time_point deadline) {
   Content content;
   for (;;) {
     pollfd ready{fd, POLLIN, 0};
@@ -50,41 +51,25 @@ Secret read_to_end(int fd, const std::string& where, Clock::time_point deadline)
                                   " bytes, so it is no secret");
     }
   }
-  return Secret::parse(BytesView(content.bytes).first(content.size), where);
+  return parse_secrets(BytesView(content.bytes).first(content.size), where);
 }
 
-struct OpenFile {
-  unique_fd fd;
+/// systemd sees to who may read a credential.
+unique_fd open_credential(const std::string& path) {
+  unique_fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
   struct stat status {};
-};
-
-OpenFile open_regular(const std::string& path) {
-  // A FIFO without a writer would block.
-  OpenFile file{unique_fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK))};
-  if (!file.fd || ::fstat(file.fd.get(), &file.status) != 0) {
-    throw unreadable(path, errno_text(errno));
-  }
-  if (!S_ISREG(file.status.st_mode)) {
-    throw unreadable(path, "it is not a regular file; a pipe is inherited as a descriptor");
-  }
-  return file;
+  if (!fd || ::fstat(fd.get(), &status) != 0) throw unreadable(path, errno_text(errno));
+  if (!S_ISREG(status.st_mode)) throw unreadable(path, "it is not a regular file");
+  return fd;
 }
 
 }  // namespace
 
-Secret read_secret_file(const std::string& path) {
-  const OpenFile file = open_regular(path);
-  if (file.status.st_uid != ::geteuid() && file.status.st_uid != 0) {
-    throw unreadable(path, "it belongs to another user, uid " + std::to_string(file.status.st_uid));
-  }
-  if ((file.status.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
-    throw unreadable(path, "others than its owner have access to it: chmod 600 " + path +
-                               ", and make a new secret if they may have read it");
-  }
-  return read_to_end(file.fd.get(), path, Clock::time_point::max());
+std::vector<Secret> read_secrets_file(const std::string& path) {
+  return read_to_end(open_private_file("the secret", path).get(), path, Clock::time_point::max());
 }
 
-Secret read_secret_credential(const std::string& name, const char* directory) {
+std::vector<Secret> read_secrets_credential(const std::string& name, const char* directory) {
   if (directory == nullptr) {
     throw unreadable("the credential '" + name + "'",
                      "CREDENTIALS_DIRECTORY is not set; systemd sets it for a service with "
@@ -95,7 +80,7 @@ Secret read_secret_credential(const std::string& name, const char* directory) {
     throw unreadable("the credential '" + name + "'", "that is no name of a credential");
   }
   const std::string path = (std::filesystem::path(directory) / name).string();
-  return read_to_end(open_regular(path).fd.get(), path, Clock::time_point::max());
+  return read_to_end(open_credential(path).get(), path, Clock::time_point::max());
 }
 
 Secret read_secret_descriptor(int fd, Clock::time_point deadline) {
@@ -103,7 +88,13 @@ Secret read_secret_descriptor(int fd, Clock::time_point deadline) {
   if (fd < 3) throw unreadable(where, "it is one of the standard ones");
   if (::fcntl(fd, F_SETFD, FD_CLOEXEC) != 0) throw unreadable(where, errno_text(errno));
   const unique_fd owned(fd);
-  return read_to_end(owned.get(), where, deadline);
+  return read_to_end(owned.get(), where, deadline).front();
+}
+
+Secret read_secret_file(const std::string& path) { return read_secrets_file(path).front(); }
+
+Secret read_secret_credential(const std::string& name, const char* directory) {
+  return read_secrets_credential(name, directory).front();
 }
 
 }  // namespace dlaunch

@@ -174,6 +174,12 @@ bool NativeSession::open(BytesView preface) {
 
 bool NativeSession::dispatch(const wire::FrameHeader& header, BytesView payload) {
   if (state_ == State::hello) return greet(header, payload);
+  if (role_ != Role::node) {
+    if (std::string no = beyond(role_, header.type); !no.empty()) {
+      refuse(header.request, Errc::refused, std::move(no));
+      return true;
+    }
+  }
   const bool for_store = wire::is_store_request(header.type);
   change_ = 0;
   if (space_ == nullptr && (for_store || header.epoch != 0)) {

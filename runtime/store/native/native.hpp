@@ -57,6 +57,7 @@ class NativeSession final : public Session {
   const std::uint64_t client_;
   Outbox& out_;
   State state_ = State::preface;
+  Role role_ = Role::node;
   bool goodbye_ = false;
   Bytes unread_;
   Clock::time_point now_;

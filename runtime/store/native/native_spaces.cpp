@@ -125,6 +125,11 @@ SpaceId NativeSpaces::add(std::uint64_t epoch, const Limits& limits, KeptSpace k
   return id;
 }
 
+void NativeSpaces::limit(std::uint64_t client, Role role) {
+  if (const auto found = clients_.find(client); found != clients_.end())
+    found->second->role_ = role;
+}
+
 bool NativeSpaces::seat(std::uint64_t client, SpaceId id) {
   const auto found = clients_.find(client);
   NativeSpace* space = find(id);

@@ -4,6 +4,7 @@
 #include "runtime/store/core/session.hpp"
 #include "runtime/store/native/backend.hpp"
 #include "runtime/store/native/host.hpp"
+#include "runtime/store/native/roles.hpp"
 #include "runtime/store/native/space_journal.hpp"
 #include "runtime/store/protocol/replies.hpp"
 
@@ -88,6 +89,8 @@ class NativeSpaces {
   /// False where there is no such client or space. The client's waits elsewhere are refused with
   /// Errc::aborted.
   bool seat(std::uint64_t client, SpaceId id);
+  /// What the client may do from now on; at first all.
+  void limit(std::uint64_t client, Role role);
   NativeSpace* find(SpaceId id);
   /// Store requests are carried out there; answers come back by answer().
   void forward_to(Backend* backend) { backend_ = backend; }

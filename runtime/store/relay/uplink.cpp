@@ -1,5 +1,6 @@
 #include "runtime/store/relay/uplink.hpp"
 
+#include "runtime/base/os/peer_user.hpp"
 #include "runtime/base/os/socket.hpp"
 #include "runtime/base/phrases.hpp"
 #include "runtime/store/relay/uplink_state.hpp"
@@ -16,7 +17,8 @@ constexpr std::size_t unsent_bytes_max = 64u << 20;
 
 std::string peer_of(const Uplink::Options& options) {
   if (options.host.empty()) return options.peer_name;
-  return options.peer_name + " at " + host_port(options.host, options.port);
+  const bool path = options.host.starts_with(unix_prefix);
+  return options.peer_name + " at " + (path ? options.host : host_port(options.host, options.port));
 }
 
 void rethrow(const std::exception_ptr& error) {

@@ -22,8 +22,8 @@ class Uplink {
  public:
   struct Options {
     wire::Hello hello;  ///< With a session.
-    /// The host to connect to; its addresses are tried in order. Empty: only `connected` is used,
-    /// and its end is the end.
+    /// The host to connect to; its addresses are tried in order. "unix:/path" is a socket on this
+    /// one. Empty: only `connected` is used, and its end is the end.
     std::string host;
     std::uint16_t port = 0;
     /// The key of hello.job: a connection to `host` goes through TLS, and the other end has to know

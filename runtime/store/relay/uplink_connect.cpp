@@ -1,4 +1,5 @@
 #include "runtime/base/deadline.hpp"
+#include "runtime/base/os/peer_user.hpp"
 #include "runtime/base/os/socket.hpp"
 #include "runtime/base/phrases.hpp"
 #include "runtime/store/client/socket_turn.hpp"
@@ -93,6 +94,9 @@ asio::awaitable<void> Uplink::State::connect() {
 
 /// The system's resolver cannot be interrupted, so a slow one is reported and waited for.
 asio::awaitable<std::vector<Address>> Uplink::State::look_up() {
+  if (options.host.starts_with(unix_prefix)) {
+    co_return std::vector{unix_address(std::string_view(options.host).substr(unix_prefix.size()))};
+  }
   using Resolver = asio::ip::tcp::resolver;
   struct Lookup {
     bool done = false;

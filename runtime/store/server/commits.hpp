@@ -13,7 +13,8 @@ class Commits {
   virtual ~Commits() = default;
   /// The number of the last change that was recorded; they are counted from 1.
   virtual std::uint64_t recorded() const = 0;
-  /// All changes up to this number are durable. Does not shrink.
+  /// All changes up to this number are durable. Does not shrink, save to 0 while nothing may be
+  /// said.
   virtual std::uint64_t durable() const = 0;
   /// No request is half carried out: what was recorded up to now may become durable, all of it or,
   /// should everything end, none. May wait while too much is under way.

@@ -17,6 +17,8 @@
 
 namespace dlaunch::store {
 
+struct ServerSecret;
+
 /// The writing half of a connected, non-blocking socket: a bounded queue of bytes, of blocks shared
 /// with other connections, and of descriptors that travel with their frame. It decides nothing; the
 /// server polls, reads and closes.
@@ -66,9 +68,9 @@ class Connection final : public Outbox {
   /// Forgets what is queued: the peer takes nothing more.
   void discard() noexcept;
   /// From now on everything goes through TLS.
-  void secure(std::unique_ptr<TlsChannel> channel) { tls_ = std::move(channel); }
+  void secure(std::unique_ptr<ServerChannel> channel) { tls_ = std::move(channel); }
   bool secured() const { return tls_ != nullptr; }
-  const TlsChannel& tls() const { return *tls_; }
+  const ServerChannel& tls() const { return *tls_; }
   /// Takes in ciphertext, appends what it says to `plain`, and queues what TLS itself answers.
   TlsChannel::Fed unseal(BytesView in, Bytes& plain);
   /// More is queued than a peer may leave unread.
@@ -93,7 +95,10 @@ class Connection final : public Outbox {
   bool held = false;        ///< Is among those that wait for a change to be durable.
   bool unfinished = false;  ///< Its turn was over; it has another one, and is not read before.
   bool c10d = false;
-  MemoryCharge charge;         ///< What the memory budget counts of it.
+  MemoryCharge charge;                        ///< What the memory budget counts of it.
+  std::shared_ptr<const ServerSecret> asked;  ///< With TLS: what was asked of it.
+  std::uint64_t proved = 0;    ///< The number of the key that it has proved; 0: of none.
+  std::string unwelcome;       ///< Why it is refused unless it proves a secret; empty: it is not.
   std::string peer;            ///< The address that counts it among its connections; empty: none.
   Clock::time_point heard;     ///< When anything was last read.
   std::uint32_t interest = 0;  ///< The events that epoll watches for.
@@ -132,7 +137,7 @@ class Connection final : public Outbox {
   std::deque<Hold> holds_;
   std::uint64_t gone_ = 0;      ///< The place of the first byte that is left.
   std::uint64_t released_ = 0;  ///< With holds_: the place of the first byte that waits.
-  std::unique_ptr<TlsChannel> tls_;
+  std::unique_ptr<ServerChannel> tls_;
   Bytes sealed_;  ///< Ciphertext, of which sealed_sent_ bytes are sent.
   std::size_t sealed_sent_ = 0;
   bool dirty_ = false;

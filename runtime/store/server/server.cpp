@@ -3,6 +3,7 @@
 #include "runtime/base/os/socket.hpp"
 #include "runtime/store/server/server_state.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <utility>
 
@@ -44,8 +45,8 @@ Server::Server(asio::io_context& io, Host& host, Limits limits)
 
 Server::~Server() { state_->stop(); }
 
-void Server::listen(unique_fd listener, Protocols protocols) {
-  Listener added{std::move(listener), protocols, false};
+void Server::listen(unique_fd listener, Protocols protocols, std::optional<SocketAccess> access) {
+  Listener added{std::move(listener), protocols, false, access};
   sockaddr_storage address{};
   socklen_t size = sizeof address;
   if (::getsockname(added.fd.get(), reinterpret_cast<sockaddr*>(&address), &size) != 0) {
@@ -58,9 +59,23 @@ void Server::listen(unique_fd listener, Protocols protocols) {
 }
 
 void Server::ask_for(ServerSecret secret) {
-  state_->tls = accept_tls(secret.key_of);
-  state_->secret = std::move(secret);
+  std::vector<KeyOfJob> keys;
+  for (const ServerKey& key : secret.keys) keys.push_back(key.key_of);
+  state_->tls.emplace(keys);
+  state_->secret = std::make_shared<const ServerSecret>(std::move(secret));
 }
+
+std::uint64_t Server::proved_by(ConnectionId who) const {
+  const Connection* connection = state_->find(who);
+  return connection == nullptr ? 0 : connection->proved;
+}
+
+std::size_t Server::connections_by(std::uint64_t key) const {
+  return static_cast<std::size_t>(std::ranges::count_if(
+      state_->connections, [&](const auto& each) { return each.second->proved == key; }));
+}
+
+void Server::on_unproven(HearUnproven hear) { state_->hear_unproven = std::move(hear); }
 
 std::string slow_reader_text(const std::string& name, const std::string& peer) {
   return name + " at " + peer + " does not read: its connection is dropped, with more than " +

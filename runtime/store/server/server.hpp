@@ -1,11 +1,13 @@
 #pragma once
 
+#include "runtime/base/os/peer_user.hpp"
 #include "runtime/base/os/socket.hpp"
 #include "runtime/base/os/unique_fd.hpp"
 #include "runtime/store/c10d/waiting.hpp"
 #include "runtime/store/core/key_values.hpp"
 #include "runtime/store/native/backend.hpp"
 #include "runtime/store/native/host.hpp"
+#include "runtime/store/native/roles.hpp"
 #include "runtime/store/native/space_journal.hpp"
 #include "runtime/store/protocol/wire.hpp"
 #include "runtime/store/server/commits.hpp"
@@ -43,15 +45,37 @@ struct ConnectionLimits {
   std::size_t peer = ~std::size_t{0};  ///< From one address beyond this host's own sockets.
 };
 
-/// With a secret, whoever comes by TCP has to prove the key of the job that their HELLO names, by
+/// Why somebody was sent away before they were let in.
+enum class RefusalKind {
+  no_secret,         ///< A secret is asked for, and none was given.
+  wrong_secret,      ///< It fits no key that is accepted.
+  withdrawn_secret,  ///< It is known, and not accepted any more.
+  other_job,         ///< It is that of another job than HELLO names.
+  beyond_role,       ///< It joins a job with a secret that is not for nodes.
+  garbled,           ///< Its TLS makes no sense, or was changed on the way.
+  other_user,        ///< A unix socket is not for its user.
+  other_version,     ///< Of the protocol.
+  crowded_job,       ///< The job that HELLO names has as many connections as it may.
+  bad_hello,         ///< The host does not admit HELLO for another reason.
+};
+constexpr std::size_t refusal_kinds = 10;
+
+/// A key that is asked for of every job.
+struct ServerKey {
+  std::uint64_t number = 1;  ///< Its name here; not 0.
+  KeyOfJob key_of;
+  /// Why those who prove it are refused all the same; empty: they are let in.
+  std::string refusal = {};
+  Role role = Role::node;  ///< Of those who prove it.
+};
+
+/// With a secret, whoever comes by TCP has to prove a key of the job that their HELLO names, by
 /// TLS 1.3; PyTorch's protocol cannot, and is not asked.
 struct ServerSecret {
-  KeyOfJob key_of;
+  std::vector<ServerKey> keys;  ///< At least one; they are tried in this order.
   /// Plain connections from this host's loopback are let in, as those on a unix socket are. Not on
   /// a host with users who are not to be trusted.
-  bool trust_loopback = true;
-  /// Hears who was refused and why, once a second at most, with the number of those left out.
-  std::function<void(const std::string& sentence)> log;
+  bool trust_loopback = false;
 };
 
 /// "node b at 10.0.0.2:40112 does not read: its connection is dropped, with 8 MiB waiting for it".
@@ -64,10 +88,19 @@ class Server {
   Server(boost::asio::io_context& io, Host& host, Limits limits = {});
   ~Server();
 
-  /// Accepts on a bound and listening socket (TCP or unix).
-  void listen(unique_fd listener, Protocols protocols);
-  /// To be called before anybody connects.
+  /// Accepts on a bound and listening socket (TCP or unix). By unix sockets our own user and root
+  /// come in without a secret; `access` names others, and those that it does not admit are told so.
+  void listen(unique_fd listener, Protocols protocols,
+              std::optional<SocketAccess> access = std::nullopt);
+  /// Called again, it holds for those who connect from then on; others stay.
   void ask_for(ServerSecret secret);
+  /// The number of the key that a connection has proved; 0: of none.
+  std::uint64_t proved_by(ConnectionId who) const;
+  /// How many connections have proved the key of this number.
+  std::size_t connections_by(std::uint64_t key) const;
+  /// Hears of each that is sent away for want of a secret. Called as `hear` of on_slow_reader is.
+  using HearUnproven = std::function<void(RefusalKind kind, const std::string& sentence)>;
+  void on_unproven(HearUnproven hear);
   /// Hears of each connection that is dropped because it does not read, and of its address. Called
   /// from within the server's loop; must not call the server. Set before anybody connects.
   using HearSlow = std::function<void(ConnectionId who, const std::string& peer)>;

@@ -196,10 +196,11 @@ void Server::State::accept_some(std::uint64_t index, Clock::time_point now) {
       return;
     }
     ++counters.accepted;
-    if (listener.unix_socket && !is_of_same_user(socket.get())) {
+    if (listener.unix_socket && !listener.access && !is_of_same_user(socket.get())) {
       ++counters.garbage;
       continue;
     }
+    std::string unwelcome = listener.access ? unwelcome_user(socket.get(), *listener.access) : "";
     Protocols protocols = listener.protocols;
     if (protocols.c10d && !admits_c10d(socket.get())) {
       protocols.c10d = false;
@@ -207,6 +208,7 @@ void Server::State::accept_some(std::uint64_t index, Clock::time_point now) {
       if (!protocols.native) continue;
     }
     Connection& connection = add(std::move(socket), protocols);
+    connection.unwelcome = std::move(unwelcome);
     if (!listener.unix_socket && !count_peer(connection)) {
       ++counters.crowded;
       end(connection);
@@ -219,6 +221,15 @@ void Server::State::accept_some(std::uint64_t index, Clock::time_point now) {
       make_pending(connection, now);
     }
   }
+}
+
+/// "the socket unix:/run/x is not for uid 1000 (pid 42): ..."; empty: it is.
+std::string Server::State::unwelcome_user(int socket, const SocketAccess& access) {
+  const auto user = peer_user(socket);
+  if (user && access.admits(*user)) return "";
+  return "the socket " + local_address(socket).to_string() + " is not for " +
+         (user ? user->to_string() : "a user whom the kernel does not tell") +
+         ", who is neither root nor its owner nor of its group";
 }
 
 /// An IPv4 peer is the same whether it came to an IPv4 or an IPv6 socket.

@@ -29,6 +29,7 @@ struct Listener {
   unique_fd fd;
   Protocols protocols;
   bool unix_socket = false;
+  std::optional<SocketAccess> access;  ///< Of a unix socket that is for more than our own user.
 };
 
 /// One epoll set holds every socket of the server and is itself one descriptor of the io_context:
@@ -89,6 +90,7 @@ struct Server::State final : Host, Connection::Owner, std::enable_shared_from_th
 
   void accept_some(std::uint64_t index, Clock::time_point now);
   bool may_accept(Clock::time_point now);
+  static std::string unwelcome_user(int socket, const SocketAccess& access);
   /// False where this address has as many connections as it may; else it counts one more.
   bool count_peer(Connection& connection);
   /// Whether PyTorch's store is for the peer of this socket.
@@ -135,8 +137,9 @@ struct Server::State final : Host, Connection::Owner, std::enable_shared_from_th
   /// Decrypts into `plain`; false when the connection is at an end.
   bool unseal(Connection& connection, BytesView in, Clock::time_point now);
   /// Why this HELLO is not believed, if it is not.
-  std::optional<Refusal> unproven(const Connection& connection, const wire::Hello& hello);
-  void not_authenticated(const Connection& connection, const std::string& why);
+  std::optional<Refusal> unproven(Connection& connection, const wire::Hello& hello);
+  void not_authenticated(const Connection& connection, RefusalKind kind, const std::string& why);
+  void tell_unproven(RefusalKind kind, const Connection& connection, const std::string& what);
 
   // ---- The native sessions' host: passes on to ours ----
 
@@ -155,10 +158,8 @@ struct Server::State final : Host, Connection::Owner, std::enable_shared_from_th
   asio::steady_timer timer;
   Clock::time_point armed = Clock::time_point::max();  ///< When the timer goes off.
 
-  std::unique_ptr<TlsAcceptor> tls;  ///< Null where there is no secret.
-  ServerSecret secret;
-  Clock::time_point refusal_logged{};
-  std::uint64_t refusals_unlogged = 0;
+  std::optional<ServerKeys> tls;  ///< Set where there is a secret.
+  std::shared_ptr<const ServerSecret> secret;
   Bytes plain;  ///< The plaintext of one read of one connection.
   std::size_t queued_bytes_max = Connection::queued_bytes_max;
   std::vector<Bytes> spare;
@@ -193,6 +194,7 @@ struct Server::State final : Host, Connection::Owner, std::enable_shared_from_th
   HearSlow hear_slow;
   HearRefused hear_refused;
   HearFailed hear_failed;
+  HearUnproven hear_unproven;
   MakeRoom choose_to_go;
   Counters counters;
 };

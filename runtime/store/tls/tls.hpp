@@ -2,10 +2,12 @@
 
 #include "runtime/base/secret/secret.hpp"
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 /// The two ends of a TlsChannel.
 namespace dlaunch::store {
@@ -16,8 +18,25 @@ std::unique_ptr<TlsChannel> connect_tls(const std::string& job, const Key& key);
 /// The key of a job, for any name: of an unknown job as well, so that a wrong secret and an unknown
 /// job cannot be told apart.
 using KeyOfJob = std::function<Key(std::string_view job)>;
-/// The server's end of many. Throws Error where it cannot be made.
-std::unique_ptr<TlsAcceptor> accept_tls(KeyOfJob key_of);
+
+/// The server's end of a connection whose other end proves one of several keys.
+class ServerChannel : public TlsChannel {
+ public:
+  /// The place of the proved key among the acceptor's; meaningless before established().
+  virtual std::size_t key() const noexcept = 0;
+};
+
+/// The server's end of many. Copies share what they work with, and so do their channels, which may
+/// outlive them.
+class ServerKeys {
+ public:
+  /// At least one. They are tried in this order. Throws Error where no end can be made.
+  explicit ServerKeys(const std::vector<KeyOfJob>& keys);
+  std::unique_ptr<ServerChannel> accept() const;
+
+ private:
+  std::shared_ptr<const std::vector<std::unique_ptr<TlsAcceptor>>> acceptors_;
+};
 
 /// After `broken`: what to throw, `what` being what was tried; Errc::unauthenticated where trying
 /// again is of no use.

@@ -4,6 +4,7 @@
     tests/bench/faults/faults.py BUILD_DIR [--np N] [--runs R] [--python PYTHON] [--gloo-runs R]
 
   kill      the last rank is killed -9 while all make all_reduces of 64 KiB: until each survivor has its error
+  stop      the same with SIGSTOP, where a call has a limit of 1 s (ours alone)
   mismatch  the last rank makes a barrier where the others make an all_reduce: from when the last of both was called
             until each rank has its error, which prints both calls
 
@@ -99,11 +100,14 @@ def end(children):
         child.stdout.close()
 
 
-def killed(who, runs):
+STRIKES = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
+
+
+def struck(who, fault, runs):
     """Times in ms, and how many survivors said nothing."""
     times, silent = [], 0
     for run in range(runs):
-        children = who.start("kill", 1)
+        children = who.start(fault, 1)
         victim = [line["victim"] for line in lines_of(children, START_LIMIT_S, names_victim) if "victim" in line]
         if not victim:
             end(children)
@@ -111,7 +115,7 @@ def killed(who, runs):
         # At another place in the call each time.
         time.sleep(0.002 + 0.0137 * (run % 7) / 7)
         begin = time.monotonic_ns()
-        os.kill(victim[0], signal.SIGKILL)
+        os.kill(victim[0], STRIKES[fault])
         told = lines_of(children, LIMIT_S, lambda seen: len(seen) == who.ranks - 1)
         times += [(line["told"] - begin) / 1e6 for line in told]
         silent += who.ranks - 1 - len(told)
@@ -157,11 +161,12 @@ def main():
     rows = []
     for way in ("shared memory", "tcp", "two nodes"):
         who = Ours(arguments.build, way, arguments.np)
-        rows.append((who.name, "kill", arguments.runs, *killed(who, arguments.runs)))
+        for fault in STRIKES:
+            rows.append((who.name, fault, arguments.runs, *struck(who, fault, arguments.runs)))
         rows.append((who.name, "mismatch", arguments.runs, *mismatched(who, arguments.runs)))
     if arguments.python:
         who = Gloo(arguments.python, arguments.np)
-        rows.append((who.name, "kill", arguments.gloo_runs, *killed(who, arguments.gloo_runs)))
+        rows.append((who.name, "kill", arguments.gloo_runs, *struck(who, "kill", arguments.gloo_runs)))
         rows.append((who.name, "mismatch", arguments.gloo_runs, *mismatched_gloo(who, arguments.gloo_runs)))
     print(f"{'who':<24}{'fault':<10}{'runs':>6}{'p50 ms':>10}{'max ms':>10}{'no error':>10}")
     for name, fault, runs, times, silent in rows:

@@ -1,4 +1,5 @@
-// Ranks of which one dies, or makes another call: `faults_ours kill|mismatch shared|tcp RUNS`.
+// Ranks of which one dies, stands still, or makes another call:
+// `faults_ours kill|stop|mismatch shared|tcp RUNS`. With `stop` a call has a limit of one second.
 // Lines of JSON with the moment, in ns of the machine's monotonic clock, at which each rank had its
 // error.
 #include "tests/support/apart.hpp"
@@ -31,8 +32,8 @@ void say(const std::string& line) {
   std::fflush(stdout);
 }
 
-/// The ranks make all_reduces until somebody kills the one that says its number.
-void until_killed(Communicator& comm) {
+/// The ranks make all_reduces until somebody kills or stops the one that says its number.
+void until_struck(Communicator& comm) {
   std::vector<float> x(elements);
   comm.all_reduce(x);
   if (comm.rank() == comm.size() - 1) say("{\"victim\": " + std::to_string(::getpid()) + "}");
@@ -80,10 +81,11 @@ int main(int argc, char** argv) try {
         World(world.info(), world.store(), std::make_shared<testing::Apart>(world.membership()));
   }
   Communicator comm(world);
-  if (std::string(argv[1]) == "kill") {
-    until_killed(comm);
-  } else {
+  if (std::string(argv[1]) == "mismatch") {
     mismatches(comm, std::atoi(argv[3]));
+  } else {
+    if (std::string(argv[1]) == "stop") comm.set_timeout(std::chrono::seconds(1));
+    until_struck(comm);
   }
   return 0;
 } catch (const Error& error) {

@@ -293,6 +293,64 @@ TEST_CASE("a reload: limits at once, the rest is named, and a bad file changes n
   CHECK(daemon.process.output().find("stopped") == std::string::npos);
 }
 
+TEST_CASE("operators act by HTTP, with a token of a file that a reload reads again") {
+  const Folder folder;
+  const std::string file = folder.path + "/operators", config = folder.path + "/d.toml";
+  const auto write = [&](const std::string& text) {
+    std::ofstream(file) << text;
+    REQUIRE(::chmod(file.c_str(), 0600) == 0);
+  };
+  write("ada 0123456789abcdef\n");
+  std::ofstream(config) << "http-token-file = \"" + file + "\"\n";
+  Daemon daemon({"--config", config});
+  const auto post = [&](const std::string& path, const std::string& token,
+                        const std::string& options = "-X POST") {
+    return daemon.page(path, options + " -H 'Authorization: Bearer " + token + "'");
+  };
+  const std::string ada = "0123456789abcdef", bob = "fedcba9876543210";
+  RunningJob job(daemon.rendezvous, "a job", 1);
+  CHECK(post("/api/v1/jobs/a%20job/stop", "wrong") == "this token is no operator's\n401");
+  daemon.process.read_until(
+      "warning: action denied: POST /api/v1/jobs/a%20job/stop (from 127.0.0.1:");
+  CHECK(post("/api/v1/jobs/a%20job/stop", ada, "-X POST -H 'Origin: http://evil.example'")
+            .ends_with("403"));
+  CHECK(post("/api/v1/jobs/none/stop", ada) == "there is no such job\n404");
+  CHECK(post("/api/v1/jobs/a%20job/stop?reason=moved%20away", ada) ==
+        "the job ends with exit code 143\n200");
+  CHECK(job.agent.hear<message::Finished>().sentence == "stopped by operator 'ada': moved away");
+  daemon.process.read_until(
+      "warning: job 'a job': action stop by operator 'ada': moved away (from 127.0.0.1:");
+  CHECK(post("/api/v1/jobs/a%20job/stop", ada).ends_with("409"));
+
+  CHECK(post("/api/v1/drain", ada).ends_with("200"));
+  CHECK(daemon.page("/readyz") == "draining: no new job is taken\n503");
+  CHECK(post("/api/v1/drain", ada, "-X DELETE") == "new jobs are taken again\n200");
+  CHECK(daemon.page("/readyz") == "ready\n200");
+
+  write("bob fedcba9876543210\n");
+  daemon.signal(SIGHUP);
+  daemon.process.read_until("the configuration was reloaded\n");
+  CHECK(post("/api/v1/jobs/a%20job", ada, "-X DELETE").ends_with("401"));
+  REQUIRE(::chmod(file.c_str(), 0644) == 0);
+  daemon.signal(SIGHUP);
+  const auto said =
+      daemon.process.read_until("the old one stays: cannot read the tokens of the operators from");
+  // One line a minute, not one each.
+  CHECK(said.find("action denied") == said.rfind("action denied"));
+  CHECK(post("/api/v1/jobs/a%20job", bob, "-X DELETE") ==
+        "the job ends with exit code 143, and nothing is kept of it\n200");
+  daemon.await_page("/metrics", "dlaunch_actions_total{outcome=\"done\"} 4\n");
+  const std::string metrics = daemon.page("/metrics");
+  CHECK(metrics.find("dlaunch_actions_total{outcome=\"refused\"} 2\n") != std::string::npos);
+  CHECK(metrics.find("dlaunch_actions_total{outcome=\"denied\"} 2\n") != std::string::npos);
+  CHECK(
+      refused({"--check", "--http-token-file", file}, exit_code::configuration).find("chmod 600") !=
+      std::string::npos);
+
+  const Daemon closed;
+  CHECK(closed.page("/api/v1/drain", "-X POST").find("set http-token-file") != std::string::npos);
+}
+
 TEST_CASE("configurations are checked, and refused with the code that says so") {
   CHECK(refused({"--check"}, 0) == "dlaunchd: the configuration is good\n");
   CHECK(refused({"--version"}, 0).starts_with("dlaunchd "));

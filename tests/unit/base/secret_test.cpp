@@ -1,7 +1,6 @@
-#include "runtime/base/secret/secret.hpp"
-
 #include "runtime/base/deadline.hpp"
 #include "runtime/base/os/unique_fd.hpp"
+#include "runtime/base/secret/secrets.hpp"
 #include "tests/support/skipped.hpp"
 
 #include <algorithm>
@@ -139,6 +138,26 @@ TEST_CASE("what is no key is refused, with the reason and without quoting it") {
   CHECK(why.find("horse") == std::string::npos);
   CHECK(says(refusal([] { parse("dlk1:train"); }), "but is none"));
   CHECK(says(refusal([] { parse("dlk1:train:AAAA"); }), "was it cut?"));
+}
+
+TEST_CASE("a file may have a second secret, whose place the first takes") {
+  const std::string fresh(64, 'a'), old = "00112233445566778899aabbccddeeff";
+  const std::string first = "0" + fresh.substr(1);
+  const auto parsed = [](const std::string& text) { return parse_secrets(as_bytes(text), "F"); };
+  const auto key = [](const Secret& secret) { return hex(secret.job_key("j").bytes()); };
+  const auto both = parsed(first + "\n\n" + old + "\n");
+  REQUIRE(both.size() == 2);
+  CHECK(key(both[0]) == key(parsed(first).front()));
+  CHECK(key(both[1]) == key(parsed(old + "\r\n").front()));
+  CHECK(parsed(first + "\n").size() == 1);
+  // Bytes that are not text are one secret, whatever they are.
+  CHECK(parsed(std::string("\1\n\2\n\3\n", 6) + first).size() == 1);
+  CHECK(refusal([&] { parsed(first + "\n" + old + "\n" + first); }) ==
+        "the secret in F cannot be used: it has 3 lines, and 2 is the most: a secret, and the one "
+        "whose place it takes");
+  CHECK(
+      refusal([&] { parsed(first + "\nabc"); }).starts_with("the secret in F, line 2, cannot be"));
+  CHECK(refusal([&] { parsed("\n"); }).find("it is empty") != std::string::npos);
 }
 
 TEST_CASE("a secret file has to belong to us alone") {

@@ -306,6 +306,8 @@ TEST_CASE("where nodes meet") {
   CHECK(meets({"--rdzv-endpoint=head", "p"}) == Meeting{Kind::endpoint, "head", 29400});
   CHECK(meets({"--rdzv-endpoint=localhost", "--rdzv-role=join", "p"}) ==
         Meeting{Kind::endpoint, "localhost", 29400});
+  CHECK(meets({"--rdzv-endpoint=unix:/run/d.sock", "p"}) ==
+        Meeting{Kind::endpoint, "unix:/run/d.sock", 0});
   // torchrun's static way.
   CHECK(meets({"--nnodes=2", "--node-rank=0", "--master-addr=head", "p"}) ==
         Meeting{Kind::fixed, "head", 29500});
@@ -338,6 +340,11 @@ TEST_CASE("what does not go together with several nodes") {
       "example 29400");
   CHECK(refusal({"--nnodes=2", "--master-addr=head", "--master-port=0", "p"})
             .starts_with("--master-port 0: the other nodes cannot know which port 0 becomes"));
+  CHECK(refusal({"--rdzv-endpoint", "unix:d.sock", "p"}) ==
+        "--rdzv-endpoint unix:d.sock: a whole path is needed, as in "
+        "unix:/run/dlaunchd/dlaunchd.sock");
+  CHECK(refusal({"--rdzv-endpoint", "unix:/d.sock", "--rdzv-role", "host", "p"})
+            .starts_with("--rdzv-role host: a node hosts at HOST:PORT"));
   CHECK(refusal({"--rdzv-role", "join", "p"}) ==
         "--rdzv-role join: there is nothing to host or join without --rdzv-endpoint");
 }

@@ -1,7 +1,7 @@
 #include "rendezvous/daemon/config.hpp"
 
-#include "rendezvous/daemon/open_journal.hpp"
 #include "rendezvous/daemon/process_figures.hpp"
+#include "rendezvous/daemon/state_commands.hpp"
 
 #include <fstream>
 #include <iterator>
@@ -53,6 +53,9 @@ TEST_CASE("defaults") {
   CHECK(config.listen == std::vector<ListenAt>{{"127.0.0.1", 29400}});
   CHECK(config.http == ListenAt{"127.0.0.1", 29401});
   CHECK(config.secret_file.empty());
+  CHECK(!config.trust_loopback);
+  CHECK(config.socket_mode == 0660);
+  CHECK(config.socket_group.empty());
   CHECK(config.state == "memory");
   CHECK(config.rules.jobs_max == 1024);
   CHECK(config.rules.nodes_per_job_max == 20'000);
@@ -70,10 +73,11 @@ TEST_CASE("defaults") {
 TEST_CASE("the command line wins over the file, and the file over the defaults") {
   const std::string file =
       "# comment\nlisten = [\"127.0.0.1:1\", \"[::1]:2\"]\njobs-max = 7\nbytes-max = \"64MiB\"\n"
-      "remember = \"1h\"\nlog-level = \"error\"\nhttp = \"off\"\n";
+      "remember = \"1h\"\nlog-level = \"error\"\nhttp = \"off\"\ntrust-loopback = true\n";
   const Config from_file = good({}, file);
   CHECK(from_file.listen == std::vector<ListenAt>{{"127.0.0.1", 1}, {"::1", 2}});
   CHECK(from_file.rules.jobs_max == 7);
+  CHECK(from_file.trust_loopback);
   CHECK(from_file.rules.limits.total_bytes == 64u << 20);
   CHECK(good({"--memory-max", "2GiB"}).memory_max == std::size_t{2} << 30);
   CHECK(from_file.rules.remember == std::chrono::hours(1));
@@ -101,17 +105,16 @@ TEST_CASE("a wrong command line: what, and what to do") {
   CHECK(bad({"--http", "0.0.0.0:80"}) ==
         "64 --http 0.0.0.0:80: the status is served on loopback only in this build; use "
         "127.0.0.1:PORT, and a proxy or 'ssh -L' to read it from elsewhere");
-  CHECK(bad({"--state", "etcd:http://127.0.0.1:2379"}) ==
-        "64 --state etcd:http://127.0.0.1:2379: not in this build, which keeps the jobs in memory; "
-        "use memory");
+  CHECK(good({"--state", "etcd:http://127.0.0.1:2379"}).state == "etcd:http://127.0.0.1:2379");
+  CHECK(bad({"--state", "etcd:"}) ==
+        "64 --state etcd:: a URL is needed, as in etcd:http://127.0.0.1:2379");
   if (has_sqlite()) {
     CHECK(good({"--state", "sqlite:/var/lib/x"}).state == "sqlite:/var/lib/x");
     CHECK(bad({"--state", "sqlite:"}) ==
           "64 --state sqlite:: a file is needed, as in sqlite:/var/lib/dlaunch/state.db");
   } else {
     CHECK(bad({"--state", "sqlite:/var/lib/x"}) ==
-          "64 --state sqlite:/var/lib/x: not in this build, which keeps the jobs in memory; use "
-          "memory");
+          "64 --state sqlite:/var/lib/x: this build has no SQLite; use memory or etcd:URL,...");
   }
   CHECK(bad({"--state", "disk"}) ==
         "64 --state disk: 'disk' is none of memory, sqlite:PATH, etcd:URL,...");
@@ -159,12 +162,32 @@ TEST_CASE("beyond loopback only with a secret") {
   }
 }
 
+TEST_CASE("a unix socket is listened on at a whole path, and needs no secret") {
+  const Config config = good({"--listen", "127.0.0.1:1", "--listen", "unix:/run/d.sock",
+                              "--socket-mode", "0600", "--socket-group", "gpu"});
+  REQUIRE(config.listen.size() == 2);
+  CHECK(config.listen[1].path == "/run/d.sock");
+  CHECK(to_string(config.listen[1]) == "unix:/run/d.sock");
+  CHECK(config.socket_mode == 0600);
+  CHECK(config.socket_group == "gpu");
+  CHECK(!exposure(config, false));
+  CHECK(bad({"--listen", "unix:d.sock"}) ==
+        "64 --listen unix:d.sock: 'unix:d.sock': a whole path is needed, as in "
+        "unix:/run/dlaunchd/dlaunchd.sock");
+  CHECK(bad({"--listen", "unix:/" + std::string(107, 'x')}).find("at most 107 bytes") !=
+        std::string::npos);
+  for (const char* mode : {"660", "0x60", "0888", "00660", ""}) {
+    CHECK(bad({"--socket-mode", mode}).find("is no mode of a file, as in 0660") !=
+          std::string::npos);
+  }
+}
+
 TEST_CASE("what a reload cannot change is named") {
   const Config before = good({});
   CHECK(unchangeable(before, good({"--jobs-max", "1", "--log-level", "error"})).empty());
   CHECK(unchangeable(before, good({"--listen", "127.0.0.1:1", "--http", "off", "--secret-file", "x",
                                    "--keys-max", "5", "--bytes-max", "1GiB"})) ==
-        std::vector<std::string>{"listen", "http", "secret-file", "keys-max", "bytes-max"});
+        std::vector<std::string>{"listen", "http", "keys-max", "bytes-max"});
 }
 
 TEST_CASE("the memory that may be used is that of the cgroup, or of the machine") {
@@ -174,24 +197,28 @@ TEST_CASE("the memory that may be used is that of the cgroup, or of the machine"
     if (file == files.end()) return std::nullopt;
     return file->second;
   };
-  files["/proc/meminfo"] = "MemFree: 1 kB\nMemTotal:       16000 kB\n";
-  CHECK(usable_memory(read) == 8000u << 10);
+  constexpr std::size_t machine = 16000u << 10;
+  CHECK(machine_memory() > 64u << 20);
+  CHECK(machine_memory() < std::size_t{1} << 50);
+  CHECK(usable_memory(read, machine) == 8000u << 10);
   files["/proc/self/cgroup"] = "0::/system.slice/dlaunchd.service\n";
   files["/sys/fs/cgroup/system.slice/dlaunchd.service/memory.max"] = "max\n";
-  CHECK(usable_memory(read) == 8000u << 10);
+  CHECK(usable_memory(read, machine) == 8000u << 10);
   files["/sys/fs/cgroup/system.slice/memory.max"] = "4096000\n";
-  CHECK(usable_memory(read) == 3072000);
+  CHECK(usable_memory(read, machine) == 3072000);
   files["/proc/self/cgroup"] = "9:cpu:/x\n4:memory:/jobs/a\n0::/\n";
   files["/sys/fs/cgroup/memory/jobs/a/memory.limit_in_bytes"] = "2048000\n";
-  CHECK(usable_memory(read) == 1536000);
+  CHECK(usable_memory(read, machine) == 1536000);
 }
 
 TEST_CASE("a reload takes over what needs no restart") {
-  const Config after = reloaded(good({"--listen", "127.0.0.1:1", "--jobs-max", "5"}),
-                                good({"--listen", "127.0.0.1:2", "--remember", "1h"}));
+  const Config after =
+      reloaded(good({"--listen", "127.0.0.1:1", "--jobs-max", "5"}),
+               good({"--listen", "127.0.0.1:2", "--remember", "1h", "--trust-loopback"}));
   CHECK(after.listen == std::vector<ListenAt>{{"127.0.0.1", 1}});
   CHECK(after.rules.jobs_max == 1024);
   CHECK(after.rules.remember == std::chrono::hours(1));
+  CHECK(after.trust_loopback);
   CHECK(unchangeable(after, good({"--listen", "127.0.0.1:2"})) ==
         std::vector<std::string>{"listen"});
 }
@@ -209,7 +236,7 @@ TEST_CASE("the packaged file shows every key with its default, and --help names 
   }
   const auto help = std::get<EarlyExit>(read({"--help"})).text;
   for (const auto& key : shown) CHECK(help.find("  --" + key + " ") != std::string::npos);
-  CHECK(shown.size() == 16);
+  CHECK(shown.size() == 22);
   const Config as_shown = good({}, active), standard = good({});
   CHECK(unchangeable(standard, as_shown).empty());
   CHECK(as_shown.rules.jobs_max == standard.rules.jobs_max);

@@ -52,6 +52,12 @@ class Served {
                                 "|" + std::string(request.accept) + "|" +
                                 std::string(request.last_event_id)};
           }
+          if (target == "/action") {
+            return Page{.body = std::string(request.method) + "|" +
+                                std::string(request.authorization) + "|" +
+                                std::string(request.peer)};
+          }
+          if (target == "/denied") return sentence_page(401, "no");
           if (target == "/flood") return Page{.feed = std::make_shared<Flood>()};
           if (target == "/feed") return Page{.feed = feed_};
           if (target == "/large") return Page{.body = std::string(64u << 20, 'x')};
@@ -155,13 +161,14 @@ TEST_CASE("GET and HEAD, one after the other on one connection") {
   CHECK(code_of(asked(served.address, "GET /c HTTP/1.0\r\n\r\n")) == "HTTP/1.0 200");
 }
 
-TEST_CASE("what is not a read is refused, by number") {
+TEST_CASE("what is neither a read nor an action is refused, by number") {
   Served served;
   const auto code = [&](std::string_view request) {
     return code_of(asked(served.address, request));
   };
-  CHECK(code("POST /a HTTP/1.1\r\nConnection: close\r\n\r\n") == "HTTP/1.1 405");
-  CHECK(code("DELETE /a HTTP/1.1\r\nConnection: close\r\n\r\n") == "HTTP/1.1 405");
+  CHECK(code("PUT /a HTTP/1.1\r\nConnection: close\r\n\r\n") == "HTTP/1.1 405");
+  CHECK(code("PATCH /a HTTP/1.1\r\nConnection: close\r\n\r\n") == "HTTP/1.1 405");
+  CHECK(code("POST /a HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello") == "HTTP/1.1 400");
   CHECK(code("BREW /a HTTP/1.1\r\nConnection: close\r\n\r\n") == "HTTP/1.1 405");
   CHECK(code("GET /a HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello") == "HTTP/1.1 400");
   CHECK(code("GET /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n") == "HTTP/1.1 400");
@@ -171,7 +178,7 @@ TEST_CASE("what is not a read is refused, by number") {
   CHECK(code(std::string("\x16\x03\x01\x02\0\x01\0\r\n\r\n", 11)) == "HTTP/1.1 400");
   CHECK(code("GET /a HTTP/1.1\r\nX: " + std::string(9000, 'x') + "\r\n\r\n") == "HTTP/1.1 431");
   CHECK(code("GET /" + std::string(100'000, 'x') + " HTTP/1.1\r\n\r\n") == "HTTP/1.1 431");
-  CHECK(asked(served.address, "POST / HTTP/1.1\r\nConnection: close\r\n\r\n")
+  CHECK(asked(served.address, "PUT / HTTP/1.1\r\nConnection: close\r\n\r\n")
             .find("Allow: GET, HEAD") != std::string::npos);
 }
 
@@ -189,6 +196,20 @@ TEST_CASE("a page sees the headers it may need, and a browser what it may do wit
   CHECK(code_of(asked(served.address,
                       "GET /a HTTP/1.1\r\nHost: a\r\nHost: b\r\nConnection: close\r\n\r\n")) ==
         "HTTP/1.1 400");
+}
+
+TEST_CASE("an action is told by its method, with who asks and what allows it") {
+  Served served;
+  const auto seen = [&](const std::string& request) {
+    const auto answer = asked(served.address, request + "Connection: close\r\n\r\n");
+    return answer.substr(answer.find("\r\n\r\n") + 4);
+  };
+  CHECK(seen("POST /action HTTP/1.1\r\nAuthorization: Bearer t\r\nContent-Length: 0\r\n")
+            .starts_with("POST|Bearer t|127.0.0.1:"));
+  CHECK(seen("DELETE /action HTTP/1.1\r\n").starts_with("DELETE||127.0.0.1:"));
+  CHECK(seen("GET /action HTTP/1.1\r\n").starts_with("GET||"));
+  CHECK(asked(served.address, "GET /denied HTTP/1.1\r\nConnection: close\r\n\r\n")
+            .find("WWW-Authenticate: Bearer\r\n") != std::string::npos);
 }
 
 TEST_CASE("those that follow hear what is new, until they go") {

@@ -120,11 +120,15 @@ Event random_event(std::mt19937& random, const Rounds& rounds, const JobRules& r
       ended,
       CallsMade{session, epoch, {made}},
       TookPlace{session, epoch},
-      Tick{}};
+      Tick{},
+      StopJob{143, "stopped by operator 'ada'"},
+      DrainJob{"being drained by operator 'ada'"},
+      EvictNode{session, "evicted by operator 'ada'"}};
   static const std::array<std::size_t, 17> weights = {0, 0, 0, 0, 1, 2, 3, 3, 3,
                                                       4, 5, 6, 6, 7, 8, 9, 9};
   std::size_t pick = weights.at(below(weights.size()));
   if (pick == 1 && below(4) != 0) pick = 3;
+  if (pick == 3 && below(40) == 0) pick = 10 + below(3);
   return choices.at(pick);
 }
 

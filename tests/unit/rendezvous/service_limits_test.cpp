@@ -78,7 +78,7 @@ TEST_CASE("names are fit for a log") {
   nameless.tell(node(""));
   nameless.hear<message::Refused>();
   CHECK(service.jobs().empty());
-  CHECK(service.logged("", "refused: a job's name"));
+  CHECK(service.logged("", "refused 127.0.0.1:"));
 }
 
 TEST_CASE("the store's limits are each job's") {
@@ -124,7 +124,8 @@ TEST_CASE("limits: times that a node asks for, connections of a job") {
   CHECK(third.unwelcome().sentence == "the job has 2 connections already, which is the limit here");
   AgentPeer other(service.address, "other", 20);
   other.welcome();
-  CHECK(service.on_loop([](rendezvous::Service& s) { return s.totals(); }).crowded == 1);
+  const auto refused = service.on_loop([](rendezvous::Service& s) { return s.totals(); }).refused;
+  CHECK(refused.at(static_cast<std::size_t>(store::RefusalKind::crowded_job)) == 1);
   job.succeed();
 }
 

@@ -41,11 +41,13 @@ DaemonStatus sample() {
   status.jobs[1].status.state = JobStatus::State::finished;
   status.jobs[1].status.exit_code = 3;
   status.totals = {4, 2, 7, 1, 3, 5};
-  status.totals.crowded = 21;
+  status.totals.refused = {31, 32, 33, 34, 39, 38, 37, 35, 21, 36};
   status.totals.never_joined = 22;
   status.totals.memory_used = 23;
   status.totals.memory_max = 24;
   status.totals.memory_refusals = 25;
+  status.totals.actions_done = 29;
+  status.totals.actions_refused = 30;
   status.counters = {11, 12, 13, 14, 0};
   status.counters.failed = 26;
   status.counters.greedy = 27;
@@ -63,16 +65,18 @@ struct Quiet : Feed {
 };
 
 StatusSource source() {
-  return {
-      .status = [] { return std::make_shared<const DaemonStatus>(sample()); },
-      .figures =
-          [] {
-            return ServingFigures{
-                .connections = 3, .followers = 2, .page_times = {}, .process = {1024, 9, 100, 0.5}};
-          },
-      .unhealthy = [] { return std::string(); },
-      .unready = [] { return std::string(); },
-      .events = [](std::string_view) { return std::make_shared<Quiet>(); }};
+  return {.status = [] { return std::make_shared<const DaemonStatus>(sample()); },
+          .figures =
+              [] {
+                return ServingFigures{.connections = 3,
+                                      .followers = 2,
+                                      .page_times = {},
+                                      .process = {1024, 9, 100, 0.5},
+                                      .actions_denied = 31};
+              },
+          .unhealthy = [] { return std::string(); },
+          .unready = [] { return std::string(); },
+          .events = [](std::string_view) { return std::make_shared<Quiet>(); }};
 }
 
 Page page(std::string_view target, std::string_view accept = "") {
@@ -129,6 +133,7 @@ TEST_CASE("the page for people, and what it may load") {
   CHECK(html.policy.find("script-src 'self'") != std::string::npos);
   CHECK(html.policy.find("unsafe") == std::string::npos);
   CHECK(page("/page.js").content_type == "text/javascript; charset=utf-8");
+  CHECK(page("/actions.js").content_type == "text/javascript; charset=utf-8");
   CHECK(page("/page.css").content_type == "text/css; charset=utf-8");
   CHECK(page("/events").content_type == "text/event-stream");
   CHECK(page("/events").feed);
@@ -232,8 +237,13 @@ TEST_CASE("what the metrics say") {
     CHECK(line_of(text, "dlaunch_restarts_total") == "1");
     CHECK(line_of(text, "dlaunch_evictions_total") == "3");
     CHECK(line_of(text, "dlaunch_connections_garbage_total") == "12");
-    CHECK(line_of(text, "dlaunch_connections_refused_total{limit=\"job\"}") == "21");
-    CHECK(line_of(text, "dlaunch_connections_refused_total{limit=\"peer\"}") == "28");
+    CHECK(line_of(text, "dlaunch_refusals_total{kind=\"node\"}") == "5");
+    CHECK(line_of(text, "dlaunch_refusals_total{kind=\"no_secret\"}") == "31");
+    CHECK(line_of(text, "dlaunch_refusals_total{kind=\"wrong_secret\"}") == "32");
+    CHECK(line_of(text, "dlaunch_refusals_total{kind=\"withdrawn_secret\"}") == "33");
+    CHECK(line_of(text, "dlaunch_refusals_total{kind=\"job_limit\"}") == "21");
+    CHECK(line_of(text, "dlaunch_refusals_total{kind=\"hello\"}") == "36");
+    CHECK(line_of(text, "dlaunch_refusals_total{kind=\"peer_limit\"}") == "28");
     CHECK(line_of(text, "dlaunch_connections_never_joined_total") == "22");
     CHECK(line_of(text, "dlaunch_connections_failed_total") == "26");
     CHECK(line_of(text, "dlaunch_connections_greedy_total") == "27");

@@ -12,7 +12,6 @@
 #include <openssl/x509.h>
 
 using namespace dlaunch;
-using store::accept_tls;
 using store::connect_tls;
 using Fed = TlsChannel::Fed;
 using Trouble = TlsChannel::Trouble;
@@ -29,8 +28,8 @@ Key key(const std::string& job, const char* secret = our_secret) {
 }
 
 /// Knows a key for every name.
-std::unique_ptr<TlsAcceptor> acceptor() {
-  return accept_tls([](std::string_view job) { return key(std::string(job)); });
+store::ServerKeys acceptor() {
+  return store::ServerKeys({[](std::string_view job) { return key(std::string(job)); }});
 }
 
 /// One end, and what it heard.
@@ -128,7 +127,7 @@ constexpr unsigned decrypt_error = 51;
 TEST_CASE("who knows the job's key talks, both ways, and the server knows which job it is") {
   const auto accepting = acceptor();
   for (const std::string job : {"train", "", "with:colon and \xc3\xa4"}) {
-    End client(connect_tls(job, key(job))), server(accepting->accept());
+    End client(connect_tls(job, key(job))), server(accepting.accept());
     converse(client, server);
     REQUIRE(client.channel->established());
     REQUIRE(server.channel->established());
@@ -143,7 +142,7 @@ TEST_CASE("who knows the job's key talks, both ways, and the server knows which 
 
 TEST_CASE("it does not matter how the bytes are cut") {
   const auto accepting = acceptor();
-  End client(connect_tls("train", key("train"))), server(accepting->accept());
+  End client(connect_tls("train", key("train"))), server(accepting.accept());
   const auto bytewise = [](End& to, const Bytes& bytes) {
     Bytes answers;
     for (const std::byte& byte : bytes) {
@@ -159,7 +158,7 @@ TEST_CASE("it does not matter how the bytes are cut") {
 
 TEST_CASE("nothing is told in the clear") {
   const auto accepting = acceptor();
-  End client(connect_tls("train", key("train"))), server(accepting->accept());
+  End client(connect_tls("train", key("train"))), server(accepting.accept());
   converse(client, server);
   const Bytes sealed = client.say("a value that must not be seen");
   CHECK(as_text(sealed).find("value") == std::string_view::npos);
@@ -168,13 +167,13 @@ TEST_CASE("nothing is told in the clear") {
 TEST_CASE("a wrong secret and an unknown job are answered with the same bytes") {
   const std::string known = "train";
   std::vector<std::string> asked;
-  const auto accepting = accept_tls([&](std::string_view job) {
+  const store::ServerKeys accepting({[&](std::string_view job) {
     asked.emplace_back(job);
     return key(std::string(job));
-  });
+  }});
   std::vector<std::vector<unsigned>> answers;
   for (const std::string job : {"train", "nosuch"}) {
-    End client(connect_tls(job, key(job, their_secret))), server(accepting->accept());
+    End client(connect_tls(job, key(job, their_secret))), server(accepting.accept());
     const Bytes answer = server.hear(client.hear({}));
     answers.push_back(numbers(answer));
     CHECK(server.fed == Fed::broken);
@@ -194,10 +193,42 @@ TEST_CASE("a wrong secret and an unknown job are answered with the same bytes") 
   CHECK(asked == std::vector<std::string>{"train", "nosuch"});
 }
 
+TEST_CASE("any of several keys opens a session, and the server knows which it was") {
+  const auto with = [](const char* secret) -> store::KeyOfJob {
+    return [secret](std::string_view job) { return key(std::string(job), secret); };
+  };
+  const store::ServerKeys accepting({with(their_secret), with(our_secret)});
+  const auto meet = [&](const char* secret, bool in_pieces) {
+    End client(connect_tls("train", key("train", secret)));
+    const auto channel = accepting.accept();
+    Bytes heard, answer;
+    const Bytes hello = client.hear({});
+    const std::size_t first = in_pieces ? hello.size() / 2 : hello.size();
+    CHECK(channel->feed(BytesView(hello).first(first), heard, answer) == Fed::open);
+    if (in_pieces) channel->feed(BytesView(hello).subspan(first), heard, answer);
+    channel->feed(client.hear(answer), heard, answer);
+    CHECK(channel->established());
+    CHECK(channel->identity() == "train");
+    return channel->key();
+  };
+  CHECK(meet(their_secret, false) == 0);
+  CHECK(meet(our_secret, false) == 1);
+  CHECK(meet(our_secret, true) == 1);
+
+  // A stranger is told what a server with a single key would say.
+  const char* const third = "aa0102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
+  End stranger(connect_tls("train", key("train", third))), server(accepting.accept());
+  const store::ServerKeys one({with(our_secret)});
+  End single(one.accept());
+  const Bytes hello = stranger.hear({});
+  CHECK(numbers(server.hear(hello)) == numbers(single.hear(hello)));
+  CHECK(server.trouble() == Trouble::unproven);
+}
+
 TEST_CASE("no key, an older TLS, and a foreign name get no session") {
   const auto accepting = acceptor();
   for (const int version : {TLS1_3_VERSION, TLS1_2_VERSION}) {
-    End server(accepting->accept());
+    End server(accepting.accept());
     const Bytes answer = server.hear(client_hello(version));
     CHECK(server.fed == Fed::broken);
     CHECK_FALSE(server.channel->established());
@@ -208,13 +239,13 @@ TEST_CASE("no key, an older TLS, and a foreign name get no session") {
 
 TEST_CASE("a recorded connection is of no use to whoever sends it again") {
   const auto accepting = acceptor();
-  End client(connect_tls("train", key("train"))), server(accepting->accept());
+  End client(connect_tls("train", key("train"))), server(accepting.accept());
   std::vector<Bytes> recorded = converse(client, server);
   recorded.push_back(client.say("add one"));
   CHECK(recorded.size() == 3);
   REQUIRE(server.channel->established());
 
-  End again(accepting->accept());
+  End again(accepting.accept());
   for (const Bytes& flight : recorded) again.hear(flight);
   CHECK_FALSE(again.channel->established());
   CHECK(again.fed == Fed::broken);
@@ -235,9 +266,9 @@ TEST_CASE("an imposter gets nothing from a client") {
     CHECK(client.trouble() == Trouble::unproven);
   }
   SUBCASE("with another key") {
-    const auto wrong =
-        accept_tls([](std::string_view job) { return key(std::string(job), their_secret); });
-    End client(connect_tls("train", key("train"))), server(wrong->accept());
+    const store::ServerKeys wrong(
+        {[](std::string_view job) { return key(std::string(job), their_secret); }});
+    End client(connect_tls("train", key("train"))), server(wrong.accept());
     converse(client, server);
     CHECK(client.trouble() == Trouble::unproven);
   }
@@ -265,12 +296,12 @@ TEST_CASE("an imposter gets nothing from a client") {
 TEST_CASE("a byte changed on the way ends the connection, and nothing of its record is heard") {
   const auto accepting = acceptor();
   const std::size_t size = [&] {
-    End client(connect_tls("train", key("train"))), server(accepting->accept());
+    End client(connect_tls("train", key("train"))), server(accepting.accept());
     converse(client, server);
     return client.say("add one").size();
   }();
   for (std::size_t at = 0; at < size; ++at) {
-    End client(connect_tls("train", key("train"))), server(accepting->accept());
+    End client(connect_tls("train", key("train"))), server(accepting.accept());
     converse(client, server);
     Bytes sealed = client.say("add one");
     sealed[at] ^= std::byte{0x01};
@@ -288,7 +319,7 @@ TEST_CASE("a changed handshake is never completed") {
   End model(connect_tls("train", key("train")));
   const std::size_t size = model.hear({}).size();
   for (std::size_t at = 0; at < size; ++at) {
-    End client(connect_tls("train", key("train"))), server(accepting->accept());
+    End client(connect_tls("train", key("train"))), server(accepting.accept());
     Bytes hello = client.hear({});
     hello[at] ^= std::byte{0x01};
     const Bytes answer = server.hear(hello);
@@ -306,7 +337,7 @@ TEST_CASE("a handshake has a limit, and garbage an end") {
   // A client hello of 16,000 bytes.
   Bytes long_one{std::byte{0x16}, std::byte{3}, std::byte{1},    std::byte{0x3e}, std::byte{0x84},
                  std::byte{1},    std::byte{0}, std::byte{0x3e}, std::byte{0x80}};
-  End whole(accepting->accept());
+  End whole(accepting.accept());
   whole.hear(BytesView(long_one).first(8));
   CHECK(whole.fed == Fed::open);
   whole.hear(BytesView(long_one).subspan(8));
@@ -314,21 +345,21 @@ TEST_CASE("a handshake has a limit, and garbage an end") {
   CHECK(whole.trouble() == Trouble::oversized);
 
   // The same in many small records would keep more than was sent for it.
-  End pieces(accepting->accept());
+  End pieces(accepting.accept());
   long_one[3] = std::byte{0};
   long_one[4] = std::byte{4};
   pieces.hear(long_one);
   CHECK(pieces.trouble() == Trouble::garbled);
 
   // Beyond the hello: whoever knows the key may send no more than the rest of a handshake.
-  End client(connect_tls("train", key("train"))), server(accepting->accept());
+  End client(connect_tls("train", key("train"))), server(accepting.accept());
   server.hear(client.hear({}));
   Bytes flood{std::byte{0x17}, std::byte{3}, std::byte{3}, std::byte{0x3f}, std::byte{0xff}};
   flood.resize(TlsChannel::handshake_bytes_max);
   server.hear(flood);
   CHECK(server.trouble() == Trouble::oversized);
 
-  End garbage(accepting->accept());
+  End garbage(accepting.accept());
   garbage.hear(as_bytes("\x16garbage that is not a handshake"));
   CHECK(garbage.fed == Fed::broken);
   CHECK_FALSE(garbage.channel->established());

@@ -15,13 +15,13 @@
 
 namespace dlaunch::rendezvous {
 
-/// Keeps jobs and keys in a state file, over restarts and crashes. One thread: that of `io`.
-class SqliteJournal final : public JobJournal, private store::Commits {
+/// Keeps jobs and keys in a place, over restarts and crashes. One thread: that of `io`.
+class StateJournal final : public JobJournal, private store::Commits {
  public:
   /// `io` and `log` outlive this; `io` does not run after this has ended. Throws Error as
-  /// StateFile::open. Should writing fail later, io.run() throws StateLost.
-  SqliteJournal(boost::asio::io_context& io, const std::string& path, Service::Log log);
-  ~SqliteJournal() override;
+  /// StatePlace::load. Should writing fail later, io.run() throws StateLost.
+  StateJournal(boost::asio::io_context& io, std::unique_ptr<StatePlace> place, Service::Log log);
+  ~StateJournal() override;
 
   std::vector<JobRecord> load() override;
   void job_opened(const std::string& job, std::uint64_t incarnation) override;
@@ -36,8 +36,10 @@ class SqliteJournal final : public JobJournal, private store::Commits {
   store::Commits* commits() override { return this; }
 
  private:
-  std::uint64_t recorded() const override { return writer_->recorded(); }
-  std::uint64_t durable() const override { return writer_->durable(); }
+  /// There is always one change more, which is durable while the place is ours: what is said
+  /// otherwise waits, even if it follows from no change.
+  std::uint64_t recorded() const override { return writer_->recorded() + 1; }
+  std::uint64_t durable() const override { return writer_->is_ours() ? writer_->durable() + 1 : 0; }
   void seal() override { writer_->seal(); }
   void on_durable(std::function<void()> told) override { told_ = std::move(told); }
   Writer::Events events();

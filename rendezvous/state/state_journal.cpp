@@ -1,4 +1,4 @@
-#include "rendezvous/state/sqlite_journal.hpp"
+#include "rendezvous/state/state_journal.hpp"
 
 #include <map>
 #include <utility>
@@ -9,9 +9,9 @@ namespace dlaunch::rendezvous {
 namespace {
 
 /// One namespace: turns what it hears into changes.
-class SqliteSpace final : public store::SpaceJournal {
+class Space final : public store::SpaceJournal {
  public:
-  SqliteSpace(Writer& writer, change::Space number, std::map<std::uint64_t, std::uint64_t> answers)
+  Space(Writer& writer, change::Space number, std::map<std::uint64_t, std::uint64_t> answers)
       : writer_(writer), number_(number), answers_(std::move(answers)) {}
 
   void stored(std::string_view key, BytesView value, std::uint64_t owner,
@@ -52,17 +52,16 @@ class SqliteSpace final : public store::SpaceJournal {
 
 }  // namespace
 
-SqliteJournal::SqliteJournal(boost::asio::io_context& io, const std::string& path, Service::Log log)
-    : io_(io), log_(std::move(log)) {
-  StateFile file = StateFile::open(path);
-  found_ = file.load();
-  writer_ = std::make_unique<Writer>(std::move(file), events());
+StateJournal::StateJournal(boost::asio::io_context& io, std::unique_ptr<StatePlace> place,
+                           Service::Log log)
+    : io_(io), log_(std::move(log)), found_(place->load()) {
+  writer_ = std::make_unique<Writer>(std::move(place), events());
 }
 
-SqliteJournal::~SqliteJournal() = default;
+StateJournal::~StateJournal() = default;
 
 /// All of them are told on the loop.
-Writer::Events SqliteJournal::events() {
+Writer::Events StateJournal::events() {
   return {.written =
               [this] {
                 boost::asio::post(io_, [this] {
@@ -79,41 +78,39 @@ Writer::Events SqliteJournal::events() {
               }};
 }
 
-std::vector<JobRecord> SqliteJournal::load() { return found_.jobs; }
+std::vector<JobRecord> StateJournal::load() { return found_.jobs; }
 
-void SqliteJournal::job_opened(const std::string& job, std::uint64_t incarnation) {
+void StateJournal::job_opened(const std::string& job, std::uint64_t incarnation) {
   writer_->append(change::JobOpened{job, incarnation});
 }
 
-void SqliteJournal::epoch_closed(const std::string& job, std::uint64_t epoch) {
+void StateJournal::epoch_closed(const std::string& job, std::uint64_t epoch) {
   writer_->append(change::EpochClosed{job, epoch});
 }
 
-void SqliteJournal::job_finished(const std::string& job, int exit_code) {
+void StateJournal::job_finished(const std::string& job, int exit_code) {
   writer_->append(change::JobFinished{job, exit_code});
 }
 
-void SqliteJournal::job_forgotten(const std::string& job) {
+void StateJournal::job_forgotten(const std::string& job) {
   writer_->append(change::JobForgotten{job});
 }
 
-store::KeptSpace SqliteJournal::space(const std::string& job, std::uint64_t incarnation,
-                                      std::uint64_t epoch) {
+store::KeptSpace StateJournal::space(const std::string& job, std::uint64_t incarnation,
+                                     std::uint64_t epoch) {
   if (const auto found = found_.spaces.find({job, incarnation, epoch});
       found != found_.spaces.end()) {
     StateContents::Space kept = std::move(found->second);
     found_.spaces.erase(found);
     return {std::move(kept.contents),
-            std::make_unique<SqliteSpace>(*writer_, kept.number, std::move(kept.answers))};
+            std::make_unique<Space>(*writer_, kept.number, std::move(kept.answers))};
   }
   const change::Space number = found_.next_space++;
   writer_->append(change::SpaceOpened{number, job, incarnation, epoch});
-  return {
-      {},
-      std::make_unique<SqliteSpace>(*writer_, number, std::map<std::uint64_t, std::uint64_t>())};
+  return {{}, std::make_unique<Space>(*writer_, number, std::map<std::uint64_t, std::uint64_t>())};
 }
 
-void SqliteJournal::forget_unclaimed() {
+void StateJournal::forget_unclaimed() {
   for (const auto& [name, space] : std::exchange(found_.spaces, {})) {
     writer_->append(change::SpaceDropped{space.number});
   }

@@ -1,0 +1,179 @@
+#include "launcher/report/daemon_jobs.hpp"
+#include "launcher/subcommands/daemon_http.hpp"
+#include "launcher/subcommands/subcommands.hpp"
+#include "runtime/base/deadline.hpp"
+#include "runtime/base/exit_code.hpp"
+#include "runtime/base/os/program.hpp"
+#include "runtime/base/os/socket.hpp"
+#include "runtime/base/phrases.hpp"
+#include "runtime/base/secret/private_file.hpp"
+#include "runtime/base/text/control.hpp"
+#include "runtime/base/text/take.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include <unistd.h>
+
+namespace dlaunch::launcher {
+namespace {
+
+struct Asked {
+  std::string host;
+  std::uint16_t port = 0;
+  std::string token_file, reason;
+  Clock::duration timeout{};
+  bool json = false;
+};
+
+Taken endpoint(Asked& asked, std::string_view value) {
+  const auto read = read_endpoint(value);
+  if (const auto* wrong = std::get_if<Complaint>(&read)) return *wrong;
+  const auto& at = std::get<EndpointAsked>(read);
+  if (!at.port) return Complaint{in_quotes(value) + " is not HOST:PORT, as in 127.0.0.1:29401"};
+  asked.host = at.host;
+  asked.port = *at.port;
+  return std::nullopt;
+}
+
+constexpr std::string_view options = "Options";
+
+// clang-format off
+constexpr auto rows = std::to_array<OptionRow<Asked>>({
+  {{"endpoint", 0, "HOST:PORT", "127.0.0.1:29401", options, {},
+    "Address at which dlaunchd serves its status, its key http; from elsewhere by ssh -L."}, endpoint},
+  {{"token-file", 0, "FILE", "", options, {},
+    "The operator's token, alone or behind the name; for what acts. Nobody else may read the file."},
+   take::text<&Asked::token_file>},
+  {{"reason", 0, "TEXT", "", options, {},
+    "Why, for those whom it concerns: it is told to the nodes, and logged."},
+   take::any_text<&Asked::reason>},
+  {{"timeout", 0, "TIME", "10s", options, {}, "How long to wait for the answer."},
+   take::duration<&Asked::timeout>},
+  {{"json", 0, "", "0", options, {}, "What dlaunchd says of its jobs as it is, as JSON."},
+   take::flag<&Asked::json>},
+  {{"help", 'h', "", "", options, {}, "Print this."}, nullptr},
+});
+// clang-format on
+
+/// What can be asked, with so many words behind it: a job's id and a node's.
+struct Verb {
+  std::string_view name;
+  std::size_t least, most;
+  std::string_view method;
+  std::string_view tail;  ///< Behind the job.
+};
+constexpr auto verbs = std::to_array<Verb>({
+    {"jobs", 0, 0, "GET", ""},
+    {"job", 1, 1, "GET", ""},
+    {"stop", 1, 1, "POST", "/stop"},
+    {"drain", 0, 1, "POST", "/drain"},
+    {"resume", 0, 0, "DELETE", ""},
+    {"remove", 1, 1, "DELETE", ""},
+    {"evict", 2, 2, "POST", ""},
+});
+
+std::string target_of(const Verb& verb, const std::vector<std::string>& words) {
+  const std::string api = "/api/v1/";
+  if (verb.name == "jobs") return api + "jobs";
+  if (words.size() == 1) return api + "drain";
+  std::string target = api + "jobs/" + percent_encoded(words[1]) + std::string(verb.tail);
+  if (words.size() == 3) target += "/nodes/" + percent_encoded(words[2]) + "/evict";
+  return target;
+}
+
+/// The last word of the only line.
+std::string read_token(const std::string& path) {
+  constexpr std::size_t bytes_max = 512;
+  constexpr const char* what = "the operator's token";
+  const unique_fd fd = open_private_file(what, path);
+  std::string text(bytes_max, '\0');
+  const ssize_t n = ::read(fd.get(), text.data(), text.size());
+  if (n < 0) throw unreadable_secret(what, path, errno_text(errno));
+  text.resize(static_cast<std::size_t>(n));
+  text.erase(text.find_last_not_of(" \t\r\n") + 1);
+  if (text.empty() || text.find('\n') != std::string::npos) {
+    throw unreadable_secret(what, path, "it has one line: TOKEN, or NAME TOKEN");
+  }
+  const auto blank = text.find_last_of(" \t");
+  return blank == std::string::npos ? text : text.substr(blank + 1);
+}
+
+EarlyExit shown(const Asked& asked, const Verb& verb, const DaemonAnswer& answer) {
+  if (answer.code == 200 && verb.method == "GET" && !asked.json) {
+    const auto text =
+        verb.name == "jobs" ? daemon_jobs_text(answer.body) : daemon_job_text(answer.body);
+    if (text) return {.code = 0, .text = *text};
+    return ctl_options().refuse(
+        exit_code::unreachable,
+        "what answers at " + host_port(asked.host, asked.port) + " is no dlaunchd of this version");
+  }
+  if (answer.code == 200) return {.code = 0, .text = answer.body};
+  const bool denied = answer.code == 401 || answer.code == 403;
+  const auto sentence = without_controls(answer.body.substr(0, answer.body.find('\n')));
+  return ctl_options().refuse(denied ? exit_code::authentication : exit_code::failed,
+                              sentence.empty() ? "HTTP " + std::to_string(answer.code) : sentence);
+}
+
+}  // namespace
+
+const OptionTable& ctl_options() {
+  static const OptionTable table(
+      "dlaunch ctl",
+      "Usage: dlaunch ctl jobs | job ID [options]\n"
+      "       dlaunch ctl stop ID | drain [ID] | resume | remove ID | evict ID NODE [options]\n"
+      "\n"
+      "Shows the jobs of a dlaunchd, and acts on them: stop ends a job; drain lets its\n"
+      "epoch go on to its end and no node in; remove forgets it, too; evict takes a node for\n"
+      "lost. Without ID, drain has dlaunchd take no new job, and resume has it take them again.\n",
+      rows);
+  return table;
+}
+
+EarlyExit run_ctl(std::span<const std::string> arguments) {
+  Asked asked;
+  GivenOptions given(ctl_options());
+  std::vector<std::string> words;
+  if (auto stop = given.take_arguments(arguments, {.most = 3}, words)) return *std::move(stop);
+  if (auto stop = given.apply(rows, asked)) return *std::move(stop);
+  const auto verb = std::ranges::find(verbs, words.empty() ? "" : words.front(), &Verb::name);
+  if (verb == verbs.end()) {
+    return ctl_options().refuse(
+        exit_code::usage,
+        (words.empty() ? std::string("one word says what to do")
+                       : in_quotes(words.front()) + " is none of these words") +
+            ": " + joined(verbs, [](const Verb& each) { return std::string(each.name); }));
+  }
+  if (words.size() - 1 < verb->least || words.size() - 1 > verb->most) {
+    return ctl_options().refuse(
+        exit_code::usage,
+        std::string(verb->name) + (verb->most == 0   ? " takes no more words"
+                                   : verb->most == 2 ? " takes a job's id and a node's"
+                                                     : " takes a job's id, and no more"));
+  }
+  const bool acts = verb->method != "GET";
+  if (acts && asked.token_file.empty()) {
+    return ctl_options().refuse(exit_code::usage, std::string(verb->name) +
+                                                      " needs --token-file FILE, with a token of "
+                                                      "dlaunchd's http-token-file");
+  }
+  try {
+    DaemonRequest request{std::string(verb->method), target_of(*verb, words), ""};
+    if (acts) request.token = read_token(asked.token_file);
+    if (acts && !asked.reason.empty()) request.target += "?reason=" + percent_encoded(asked.reason);
+    return shown(
+        asked, *verb,
+        ask_daemon(asked.host, asked.port, request, deadline_after(asked.timeout, Clock::now())));
+  } catch (const Error& error) {
+    const bool misused = error.errc() == Errc::misuse;
+    return ctl_options().refuse(misused ? exit_code::usage : exit_code::unreachable, error.what());
+  }
+}
+
+}  // namespace dlaunch::launcher

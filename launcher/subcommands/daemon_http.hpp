@@ -1,0 +1,30 @@
+#pragma once
+
+#include <dlaunch/error.hpp>
+
+#include <cstdint>
+#include <string>
+
+namespace dlaunch::launcher {
+
+/// A request to a dlaunchd's status address.
+struct DaemonRequest {
+  std::string method = "GET";
+  std::string target;  ///< Encoded: "/api/v1/jobs/a%20job".
+  std::string token;   ///< Of an operator; empty: none is sent.
+};
+
+struct DaemonAnswer {
+  int code = 0;
+  std::string body;
+};
+
+/// Asks, and waits for the whole answer. Throws Error: unreachable where nobody listens or what
+/// answers does not speak HTTP, timeout after the deadline.
+DaemonAnswer ask_daemon(const std::string& host, std::uint16_t port, const DaemonRequest& request,
+                        Clock::time_point deadline);
+
+/// What stands between two slashes of a target.
+std::string percent_encoded(const std::string& text);
+
+}  // namespace dlaunch::launcher

@@ -1,0 +1,98 @@
+#include "rendezvous/access/socket_file.hpp"
+
+#include "runtime/base/os/socket.hpp"
+#include "runtime/base/phrases.hpp"
+
+#include <cerrno>
+#include <chrono>
+#include <vector>
+
+#include <grp.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+namespace dlaunch::rendezvous {
+namespace {
+
+constexpr std::size_t group_record_bytes = 64u << 10;
+
+gid_t group_of(const std::string& name) {
+  std::vector<char> buffer(group_record_bytes);
+  group entry{};
+  group* found = nullptr;
+  ::getgrnam_r(name.c_str(), &entry, buffer.data(), buffer.size(), &found);
+  if (found != nullptr) return found->gr_gid;
+  throw Error(Errc::misuse, "socket-group: there is no group " + in_quotes(name) + " here");
+}
+
+Error failure(const std::string& path, const std::string& what) {
+  return Error(Errc::unreachable, "listening on unix:" + path + ": " + what);
+}
+
+/// A file that nobody listens at any more.
+void remove_old(const std::string& path) {
+  struct stat file {};
+  if (::lstat(path.c_str(), &file) != 0) return;  // Binding says what else is wrong.
+  if (!S_ISSOCK(file.st_mode)) {
+    throw Error(Errc::refused, "listening on unix:" + path + ": another kind of file is there");
+  }
+  try {
+    connect_unix(path, Clock::now() + std::chrono::seconds(1));
+  } catch (const Error&) {
+    ::unlink(path.c_str());
+    return;
+  }
+  throw Error(Errc::refused, "listening on unix:" + path + ": another process listens there");
+}
+
+}  // namespace
+
+SocketFile::SocketFile(const std::string& path, mode_t mode, const std::string& group)
+    : path_(path) {
+  const gid_t owned_by = group.empty() ? gid_t(-1) : group_of(group);
+  remove_old(path);
+  // Until it has its group it is nobody else's.
+  const mode_t before = ::umask(S_IXUSR | S_IRWXG | S_IRWXO);
+  try {
+    listener_ = listen_unix(path);
+  } catch (...) {
+    ::umask(before);
+    throw;
+  }
+  ::umask(before);
+  struct stat file {};
+  if (::stat(path.c_str(), &file) == 0) {
+    device_ = file.st_dev;
+    inode_ = file.st_ino;
+  }
+  const bool given = ::chown(path.c_str(), uid_t(-1), owned_by) == 0;
+  if (!given || ::chmod(path.c_str(), mode) != 0) {
+    const int error = errno;
+    ::unlink(path.c_str());
+    throw failure(path, (given ? "its mode cannot be set: " : "socket-group cannot be set: ") +
+                            errno_text(error));
+  }
+}
+
+SocketFile::~SocketFile() {
+  struct stat file {};
+  const bool ours =
+      ::stat(path_.c_str(), &file) == 0 && file.st_dev == device_ && file.st_ino == inode_;
+  if (ours) ::unlink(path_.c_str());
+}
+
+SocketAccess access_of(int listener) {
+  const Address at = local_address(listener);
+  const auto* un = reinterpret_cast<const sockaddr_un*>(&at.storage);
+  struct stat file {};
+  SocketAccess access{.own = ::geteuid()};
+  // An abstract socket has no file, and is for our own user and root.
+  if (un->sun_path[0] == '\0') return access;
+  if (::stat(un->sun_path, &file) != 0) throw failure(un->sun_path, errno_text(errno));
+  access.group = file.st_gid;
+  access.mode = file.st_mode;
+  return access;
+}
+
+}  // namespace dlaunch::rendezvous

@@ -1,0 +1,61 @@
+#include "rendezvous/control/action_door.hpp"
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <utility>
+
+#include <boost/asio/post.hpp>
+
+namespace dlaunch::rendezvous {
+
+namespace {
+constexpr auto answer_time_max = std::chrono::seconds(2);
+}  // namespace
+
+struct ActionDoor::State {
+  State(boost::asio::io_context& serving, Act how) : loop(serving), act(std::move(how)) {}
+
+  boost::asio::io_context& loop;
+  const Act act;
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool posted = false;          ///< The loop has yet to look at what is asked.
+  std::optional<Action> asked;  ///< Reset by the loop, or by the end of the wait.
+  std::optional<ActionOutcome> outcome;
+  bool stopped = false;
+};
+
+ActionDoor::ActionDoor(boost::asio::io_context& loop, Act act)
+    : state_(std::make_shared<State>(loop, std::move(act))) {}
+
+std::optional<ActionOutcome> ActionDoor::act(Action action) {
+  State& state = *state_;
+  std::unique_lock lock(state.mutex);
+  if (state.posted || state.stopped) return std::nullopt;
+  state.posted = true;
+  state.asked = std::move(action);
+  state.outcome.reset();
+  boost::asio::post(state.loop, [shared = state_] {
+    // Held while it is carried out: the other thread gives up before that, or hears the outcome.
+    const std::lock_guard guard(shared->mutex);
+    shared->posted = false;
+    if (const auto now = std::exchange(shared->asked, std::nullopt)) {
+      shared->outcome = shared->act(*now);
+    }
+    shared->changed.notify_all();
+  });
+  state.changed.wait_for(lock, answer_time_max,
+                         [&] { return state.stopped || state.outcome.has_value(); });
+  state.asked.reset();
+  return std::exchange(state.outcome, std::nullopt);
+}
+
+void ActionDoor::stop() {
+  const std::lock_guard lock(state_->mutex);
+  state_->stopped = true;
+  state_->asked.reset();
+  state_->changed.notify_all();
+}
+
+}  // namespace dlaunch::rendezvous

@@ -1,0 +1,134 @@
+#include "rendezvous/service/actions.hpp"
+
+#include "rendezvous/service/service_state.hpp"
+#include "runtime/base/phrases.hpp"
+
+#include <algorithm>
+#include <utility>
+
+/// What operators ask. Each action takes one turn of the loop, and is over when it returns: nodes
+/// hear of it like of everything else.
+namespace dlaunch::rendezvous {
+namespace {
+
+using Kind = Action::Kind;
+using Result = ActionOutcome::Result;
+
+/// "stopped by operator 'ada': the cluster is moved".
+std::string order_text(std::string_view what, const Action& action) {
+  std::string text = std::string(what) + " by operator " + in_quotes(action.by);
+  if (!action.reason.empty()) text += ": " + action.reason;
+  return text;
+}
+
+ActionOutcome over(const Job& job) {
+  return {Result::not_now,
+          "the job has ended with exit code " + std::to_string(job.finished->exit_code)};
+}
+
+}  // namespace
+
+std::string_view name_of(Kind kind) {
+  switch (kind) {
+    case Kind::stop:
+      return "stop";
+    case Kind::drain:
+      return "drain";
+    case Kind::remove:
+      return "remove";
+    case Kind::evict:
+      return "evict";
+    case Kind::drain_all:
+      return "drain-all";
+    case Kind::resume_all:
+      return "resume-all";
+  }
+  return "?";
+}
+
+ActionOutcome Service::State::act(const Action& action) {
+  const bool of_all = action.kind == Kind::drain_all || action.kind == Kind::resume_all;
+  LogLine line{.level = LogLine::Level::warning,
+               .job = action.job,
+               .sentence = {},
+               .event = LogLine::Event::action};
+  Job* job = of_all ? nullptr : find(action.job);
+  if (job != nullptr) {
+    line.epoch = job->epoch;
+    line.attempt = job->attempt;
+  }
+  const auto outcome = of_all           ? drain_all(action)
+                       : job == nullptr ? ActionOutcome{Result::no_job, "there is no such job"}
+                                        : act_on(*job, action);
+  const bool done = outcome.result == Result::done;
+  ++(done ? totals.actions_done : totals.actions_refused);
+  line.sentence = "action " + std::string(name_of(action.kind)) +
+                  (action.node.empty() ? "" : " of node " + action.node) + order_text("", action) +
+                  " (from " + action.from + "): " + (done ? "done: " : "refused: ") +
+                  outcome.sentence;
+  if (log) log(line);
+  arm();
+  return outcome;
+}
+
+ActionOutcome Service::State::drain_all(const Action& action) {
+  if (action.kind == Kind::drain_all) {
+    if (std::exchange(draining, true)) return {Result::done, "no new job is taken already"};
+    return {Result::done,
+            "no new job is taken until it is resumed, or dlaunchd is started again; " +
+                plural(static_cast<long>(unfinished()), "job") + " may end"};
+  }
+  if (when_idle || farewell) return {Result::not_now, "dlaunchd is being stopped"};
+  if (!std::exchange(draining, false)) return {Result::done, "new jobs are taken already"};
+  return {Result::done, "new jobs are taken again"};
+}
+
+ActionOutcome Service::State::act_on(Job& job, const Action& action) {
+  if (action.kind == Kind::evict) return evict(job, action);
+  if (job.finished && action.kind != Kind::remove) return over(job);
+  const auto now = Clock::now();
+  if (action.kind == Kind::drain) {
+    const auto status = job.rounds.status();
+    if (status.draining) return {Result::done, "it is being drained already"};
+    if (status.state != JobStatus::State::running) {
+      return {Result::not_now,
+              "none of its epochs runs now, so there is none that could go on to its end; try it "
+              "again when one does, or stop the job"};
+    }
+    step(job, DrainJob{order_text("being drained", action)}, now);
+    return {Result::done,
+            "no node is let in, and no epoch begins after epoch " + std::to_string(job.epoch)};
+  }
+  const bool removes = action.kind == Kind::remove;
+  if (!job.finished) {
+    step(job, StopJob{stopped_by_operator, order_text(removes ? "removed" : "stopped", action)},
+         now);
+  }
+  const std::string ends =
+      "the job ends with exit code " +
+      std::to_string(job.finished ? job.finished->exit_code : stopped_by_operator);
+  if (!removes) return {Result::done, ends};
+  forget(job);
+  return {Result::done, ends + ", and nothing is kept of it"};
+}
+
+ActionOutcome Service::State::evict(Job& job, const Action& action) {
+  if (job.finished) return over(job);
+  const auto member = std::ranges::find_if(job.members, [&](const auto& entry) {
+    return entry.second.node == action.node && job.rounds.knows(entry.first);
+  });
+  if (member == job.members.end()) {
+    return {Result::no_node, "the job has no node " + in_quotes(action.node) + " now"};
+  }
+  const Session session = member->first;
+  step(job, EvictNode{session, order_text("evicted", action)}, Clock::now());
+  return {Result::done, job.finished ? "the job cannot go on without it, and ends with exit code " +
+                                           std::to_string(job.finished->exit_code)
+                                     : "it counts as lost"};
+}
+
+ActionOutcome Service::act(const Action& action) { return state_->act(action); }
+
+bool Service::draining() const { return state_->draining; }
+
+}  // namespace dlaunch::rendezvous

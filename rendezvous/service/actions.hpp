@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace dlaunch::rendezvous {
+
+/// What an operator asks of a service.
+struct Action {
+  enum class Kind : std::uint8_t {
+    stop,        ///< The job ends.
+    drain,       ///< The job's epoch goes on to its end; no node is let in, none begins after it.
+    remove,      ///< The job ends, if it has not, and nothing is known of it any more.
+    evict,       ///< The node counts as lost, and is told why.
+    drain_all,   ///< No new job is taken.
+    resume_all,  ///< New jobs are taken again.
+  };
+  Kind kind = Kind::stop;
+  std::string job;     ///< Empty for the last two.
+  std::string node;    ///< For `evict` alone.
+  std::string reason;  ///< The operator's own words; may be empty.
+  std::string by;      ///< The operator's name.
+  std::string from;    ///< The address that asked.
+};
+
+/// "stop", "drain", "remove", "evict", "drain-all", "resume-all".
+std::string_view name_of(Action::Kind kind);
+
+/// How an action came out, as a sentence for the operator.
+struct ActionOutcome {
+  enum class Result : std::uint8_t { done, no_job, no_node, not_now };
+  Result result = Result::done;
+  std::string sentence;
+};
+
+/// With this a job ends that an operator stops or removes, if nothing of it has failed before: as
+/// after SIGTERM.
+constexpr int stopped_by_operator = 143;
+
+}  // namespace dlaunch::rendezvous

@@ -1,0 +1,40 @@
+#pragma once
+
+#include "runtime/base/notice.hpp"
+#include "runtime/store/server/server.hpp"
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+namespace dlaunch::rendezvous {
+
+/// Strangers who are refused shall not fill the log: of each kind the first refusal is told, and
+/// then no more than one line in `period`, with the last refusal and how many there were. Pure.
+class RefusalLog {
+ public:
+  static constexpr Clock::duration period = std::chrono::seconds(60);
+  using Tell = std::function<void(std::string sentence)>;
+  using Counts = std::array<std::uint64_t, store::refusal_kinds>;
+
+  /// One more; `tell` is called at once if its kind has been quiet.
+  void add(store::RefusalKind kind, std::string sentence, Clock::time_point now, const Tell& tell);
+  /// Tells what has waited for its period's end.
+  void tick(Clock::time_point now, const Tell& tell);
+  std::optional<Clock::time_point> next_deadline() const;
+  /// All that there were, by kind.
+  const Counts& counts() const { return counts_; }
+
+ private:
+  struct Kind {
+    std::optional<Clock::time_point> until;  ///< The period's end; nullopt: it has been quiet.
+    std::uint64_t untold = 0;
+    std::string last;
+  };
+  std::array<Kind, store::refusal_kinds> kinds_;
+  Counts counts_{};
+};
+
+}  // namespace dlaunch::rendezvous

@@ -1,0 +1,88 @@
+#pragma once
+
+#include "rendezvous/state/etcd/gateway.hpp"
+#include "rendezvous/state/etcd/lead.hpp"
+#include "rendezvous/state/etcd/rows.hpp"
+#include "rendezvous/state/etcd/servers.hpp"
+#include "rendezvous/state/state_place.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace dlaunch::rendezvous::etcd {
+
+/// State in etcd, of which one process at a time is the leader: it holds a key that a lease keeps
+/// there. Each transaction has two conditions: that key is the one that this process made, and the
+/// last transaction was the one before. So a process that another has followed writes nothing, and
+/// what reaches etcd twice or late is made once.
+class EtcdPlace final : public StatePlace {
+ public:
+  /// Told while somebody else leads, or etcd cannot be reached: once for each of these.
+  using Told = std::function<void(const std::string& sentence)>;
+  /// Returns when this process leads, or null when `stop` was requested before. `identity` is what
+  /// others are told of it. Throws Error (Errc::refused) where etcd refuses.
+  static std::unique_ptr<EtcdPlace> lead(const Servers& servers, const std::string& identity,
+                                         const std::stop_token& stop, const Told& told);
+  /// All that is kept there, without leading. Throws Error.
+  static StateContents read(const Servers& servers);
+
+  /// Gives the lead up, so that nobody has to wait until the lease has ended.
+  ~EtcdPlace() override;
+
+  StateContents load() override;
+  /// As many as a transaction has room for.
+  std::size_t changes_at_once() const override { return operations_max; }
+  Wrote write(std::span<const Change> changes) override;
+  Clock::time_point tend() override;
+  Obstacle obstacle() const override;
+  bool is_ours() const override { return lead_.is_ours(); }
+
+ private:
+  /// The transactions of a batch, of which some may be made already.
+  struct Plan {
+    std::vector<std::vector<Operation>> transactions;
+    std::size_t made = 0;
+  };
+  explicit EtcdPlace(const Servers& servers);
+
+  void keep_lead();
+  void unreachable(const Failure& failure);
+
+  Json range(const std::string& key, const std::string& end, std::int64_t revision,
+             std::size_t limit);
+  std::optional<std::string> value_of(const std::string& key);
+  void finish_interrupted();
+  void begin_commits();
+  void each_below(std::string_view below, std::int64_t revision,
+                  const std::function<void(std::string key, std::string value)>& take);
+  std::vector<std::vector<Operation>> transactions_of(const std::string& log,
+                                                      const std::string& seal) const;
+
+  static Plan planned(const Batch& batch);
+  void carry_out(Plan& plan);
+  /// The same on a copy of what is there.
+  static void carry_out(const std::vector<Operation>& operations,
+                        std::map<std::string, std::string>& all);
+  void make(const std::vector<Operation>& operations);
+  [[noreturn]] void lost(const std::string& why);
+  [[noreturn]] void refused(const Failure& failure);
+
+  const Servers servers_;
+  const std::string name_, prefix_;
+  Gateway gateway_;
+  Lead lead_;
+  std::uint64_t commits_ = 0;  ///< The number of the last transaction.
+  Rows rows_;
+  std::optional<Plan> under_way_;
+  Obstacle obstacle_;
+};
+
+}  // namespace dlaunch::rendezvous::etcd

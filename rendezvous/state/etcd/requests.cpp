@@ -1,0 +1,126 @@
+#include "rendezvous/state/etcd/requests.hpp"
+
+#include <array>
+#include <charconv>
+#include <utility>
+
+namespace dlaunch::rendezvous::etcd {
+namespace {
+
+constexpr std::string_view base64_digits =
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+}  // namespace
+
+std::string to_base64(std::string_view bytes) {
+  std::string text;
+  text.reserve((bytes.size() + 2) / 3 * 4);
+  for (std::size_t at = 0; at < bytes.size(); at += 3) {
+    const auto group = bytes.substr(at, 3);
+    unsigned bits = 0;
+    for (std::size_t i = 0; i < 3; ++i) {
+      bits = bits << 8 | (i < group.size() ? static_cast<unsigned char>(group[i]) : 0U);
+    }
+    for (std::size_t i = 0; i < 4; ++i) {
+      text += i <= group.size() ? base64_digits[bits >> (18 - 6 * i) & 63U] : '=';
+    }
+  }
+  return text;
+}
+
+std::string from_base64(std::string_view text) {
+  static const std::array<signed char, 256> values = [] {
+    std::array<signed char, 256> all{};
+    all.fill(-1);
+    for (std::size_t i = 0; i < base64_digits.size(); ++i) {
+      all[static_cast<unsigned char>(base64_digits[i])] = static_cast<signed char>(i);
+    }
+    return all;
+  }();
+  if (text.size() % 4 != 0) throw Failure(Failure::Kind::refused, "a value that is no base64");
+  for (int i = 0; i < 2 && text.ends_with('='); ++i) text.remove_suffix(1);
+  std::string bytes;
+  bytes.reserve(text.size() / 4 * 3 + 2);
+  unsigned bits = 0;
+  int count = 0;
+  for (const char c : text) {
+    const int value = values[static_cast<unsigned char>(c)];
+    if (value < 0) throw Failure(Failure::Kind::refused, "a value that is no base64");
+    bits = bits << 6 | static_cast<unsigned>(value);
+    count += 6;
+    if (count < 8) continue;
+    count -= 8;
+    bytes += static_cast<char>(bits >> count & 0xffU);
+  }
+  return bytes;
+}
+
+std::string end_of(std::string prefix) {
+  ++prefix.back();
+  return prefix;
+}
+
+// Lists are said to be lists: braces around one element may be taken for the element.
+
+Json condition(const std::string& key, const char* target, const char* field,
+               const std::string& value) {
+  return Json::object(
+      {{"key", to_base64(key)}, {"target", target}, {"result", "EQUAL"}, {field, value}});
+}
+
+Json put_of(const std::string& key, std::string_view value, std::int64_t lease) {
+  Json put = Json::object({{"key", to_base64(key)}, {"value", to_base64(value)}});
+  if (lease != 0) put["lease"] = std::to_string(lease);
+  return Json::object({{"request_put", std::move(put)}});
+}
+
+Json range_of(const std::string& key) {
+  return Json::object({{"request_range", Json::object({{"key", to_base64(key)}})}});
+}
+
+Json erase_of(const std::string& key, bool all) {
+  Json range = Json::object({{"key", to_base64(key)}});
+  if (all) range["range_end"] = to_base64(end_of(key));
+  return Json::object({{"request_delete_range", std::move(range)}});
+}
+
+std::int64_t number_in(const Json& object, const char* field) {
+  const auto found = object.find(field);
+  if (found == object.end()) return 0;
+  if (found->is_number_integer()) return found->get<std::int64_t>();
+  std::int64_t number = 0;
+  const std::string text = found->is_string() ? found->get<std::string>() : "";
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size()) {
+    throw Failure(Failure::Kind::refused,
+                  std::string("an answer in which ") + field + " is no number");
+  }
+  return number;
+}
+
+std::string bytes_in(const Json& object, const char* field) {
+  const auto found = object.find(field);
+  if (found == object.end()) return {};
+  if (!found->is_string()) throw Failure(Failure::Kind::refused, "an answer of another form");
+  return from_base64(found->get_ref<const std::string&>());
+}
+
+bool is_true(const Json& answer, const char* field) {
+  const auto found = answer.find(field);
+  return found != answer.end() && *found == true;
+}
+
+const Json& kvs_of(const Json& answer) {
+  static const Json none = Json::array();
+  const auto found = answer.find("kvs");
+  return found == answer.end() || !found->is_array() ? none : *found;
+}
+
+Json kvs_of_response(const Json& answer, std::size_t which) {
+  const auto all = answer.find("responses");
+  if (all == answer.end() || !all->is_array() || all->size() <= which) return Json::array();
+  const auto range = all->at(which).find("response_range");
+  return range == all->at(which).end() ? Json::array() : kvs_of(*range);
+}
+
+}  // namespace dlaunch::rendezvous::etcd

@@ -1,0 +1,36 @@
+#include "rendezvous/state/sqlite_place.hpp"
+
+#include <chrono>
+#include <utility>
+
+namespace dlaunch::rendezvous {
+namespace {
+
+constexpr auto room_pause = std::chrono::milliseconds(500);
+
+}  // namespace
+
+SqlitePlace::SqlitePlace(StateFile file)
+    : file_(std::move(file)), reserve_(file_.path()), full_(!reserve_.take()) {}
+
+StatePlace::Wrote SqlitePlace::write(std::span<const Change> changes) {
+  if (file_.write(changes) == StateFile::Wrote::all) return Wrote::all;
+  full_ = true;
+  reserve_.give_up();
+  // There may be room for these now.
+  return file_.write(changes) == StateFile::Wrote::all ? Wrote::all : Wrote::not_now;
+}
+
+Clock::time_point SqlitePlace::tend() {
+  if (full_ && reserve_.take()) full_ = false;
+  return full_ ? Clock::now() + room_pause : Clock::time_point::max();
+}
+
+StatePlace::Obstacle SqlitePlace::obstacle() const {
+  if (!full_) return {};
+  return {
+      "no space left on device for " + file_.path() + ": nothing is changed until there is room",
+      "there is room again for " + file_.path()};
+}
+
+}  // namespace dlaunch::rendezvous

@@ -1,0 +1,30 @@
+#pragma once
+
+#include "rendezvous/state/reserve.hpp"
+#include "rendezvous/state/state_file.hpp"
+#include "rendezvous/state/state_place.hpp"
+
+#include <cstdint>
+
+namespace dlaunch::rendezvous {
+
+/// A state file, with room in reserve. A full disk is waited out: what is under way is written in
+/// the room that was kept, and obstacle() says meanwhile that no more shall come.
+class SqlitePlace final : public StatePlace {
+ public:
+  explicit SqlitePlace(StateFile file);
+
+  StateContents load() override { return file_.load(); }
+  std::size_t changes_at_once() const override { return SIZE_MAX; }
+  Wrote write(std::span<const Change> changes) override;
+  Clock::time_point tend() override;
+  Obstacle obstacle() const override;
+  bool is_ours() const override { return true; }  ///< The file is locked.
+
+ private:
+  StateFile file_;
+  Reserve reserve_;
+  bool full_ = false;  ///< The disk, or as good as that.
+};
+
+}  // namespace dlaunch::rendezvous

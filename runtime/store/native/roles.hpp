@@ -1,0 +1,23 @@
+#pragma once
+
+#include "runtime/store/protocol/wire.hpp"
+
+#include <string>
+#include <string_view>
+
+namespace dlaunch::store {
+
+/// What a connection may do; each may do what those before it may.
+enum class Role {
+  read_only,  ///< Looks at keys, and waits for them.
+  tool,       ///< Changes keys, too.
+  node,       ///< Takes part in a job, too.
+};
+
+/// "read-only", "tool", "node".
+std::string_view name_of(Role role);
+
+/// Why a connection of this role may not send this message; empty: it may, or nobody may.
+std::string beyond(Role role, wire::Type type);
+
+}  // namespace dlaunch::store

@@ -1,0 +1,68 @@
+"""What a promise is held with: the gate, and how processes are looked at."""
+import os
+import pathlib
+import socket
+import statistics
+import time
+
+GIVE_UP_S = 60
+MIB = 1 << 20
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def processes_with(token):
+    found = []
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit():
+            continue
+        try:
+            line = pathlib.Path("/proc", entry, "cmdline").read_bytes()
+        except OSError:
+            continue
+        if token.encode() in line:
+            found.append(int(entry))
+    return found
+
+
+def until(reached, limit_s=GIVE_UP_S):
+    """Seconds until it is so; the limit where it never was."""
+    began = time.monotonic()
+    while not reached() and time.monotonic() - began < limit_s:
+        time.sleep(0.005)
+    return time.monotonic() - began
+
+
+def p99(values):
+    return statistics.quantiles(values, n=100)[98] if len(values) > 1 else values[0]
+
+
+def status_kib(pid, field):
+    for line in pathlib.Path("/proc", str(pid), "status").read_text().splitlines():
+        if line.startswith(field + ":"):
+            return int(line.split()[1])
+    raise KeyError(field)
+
+
+def cpu_s(pid):
+    fields = pathlib.Path("/proc", str(pid), "stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+class Gate:
+    def __init__(self, room):
+        self.room, self.failed = room, 0
+
+    def holds(self, what, measured, bound, unit):
+        """`measured` is to be at most `bound`, and room is left for a busy machine."""
+        right = measured <= bound * self.room
+        self.failed += not right
+        print(f"{'' if right else 'BROKEN: '}{what}: {measured:.3g} {unit} (promised {bound:g})", flush=True)
+
+    def is_so(self, what, right):
+        self.failed += not right
+        print(f"{'' if right else 'BROKEN: '}{what}: {'yes' if right else 'no'}", flush=True)

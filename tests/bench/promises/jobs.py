@@ -1,0 +1,222 @@
+"""Promises of a job: what its agents and ranks do when one of them, or its dlaunchd, is gone."""
+import os
+import pathlib
+import random
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+from gate import GIVE_UP_S, free_port, processes_with, until
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "faults"))
+import faults
+
+# A worker that says when SIGTERM comes, and one that forks a grandchild of another session.
+WORKER = r"""
+import os, signal, sys, time
+def told(*_):
+    os.write(1, f"TERM {time.monotonic()}\n".encode())  # In one piece: another signal may come.
+    os._exit(0)
+signal.signal(signal.SIGTERM, told)
+if os.fork() == 0:
+    os.setsid()
+    if os.fork(): os._exit(0)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    while True: signal.pause()
+print("READY", os.environ["RANK"], os.getpid(), flush=True)
+while True: signal.pause()
+"""
+
+
+class Launched:
+    """A dlaunch whose output is read line by line."""
+
+    def __init__(self, build, arguments, token):
+        self.process = subprocess.Popen(
+            [str(build / "bin/dlaunch"), *arguments, sys.executable, "-c", WORKER, token], stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL, text=True, bufsize=1)
+
+    def lines(self, word, count):
+        found = []
+        while len(found) < count:
+            line = self.process.stdout.readline()
+            if not line:
+                break
+            at = line.find(word + " ")
+            if at >= 0:
+                found.append(line[at:].split())
+        return found
+
+    def end(self):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.communicate(timeout=GIVE_UP_S)
+
+
+def token_of(name):
+    return f"promise-{name}-{os.getpid()}-{random.getrandbits(32):x}"
+
+
+def worker(gate, build):
+    told, left = [], []
+    for _ in range(5):
+        token = token_of("worker")
+        job = Launched(build, ["--nproc-per-node", "4", "--shutdown-timeout", "1"], token)
+        ready = job.lines("READY", 4)
+        killed_at = time.monotonic()
+        os.kill(int(ready[0][2]), signal.SIGKILL)
+        told += [float(line[1]) - killed_at for line in job.lines("TERM", 3)]
+        left.append(until(lambda token=token: not processes_with(token)))
+        job.end()
+    gate.is_so("worker: every sibling was told", len(told) == 15)
+    gate.holds("worker: SIGTERM at the siblings", max(told), 1, "s")
+    gate.holds("worker: nothing is left, after a grace period of 1 s", max(left), 2, "s")
+
+
+def agent(gate, build):
+    dead, ended = [], []
+    for _ in range(3):
+        token, endpoint = token_of("agent"), f"127.0.0.1:{free_port()}"
+        mine = token + "-b"
+        line = ["--nnodes", "2", "--nproc-per-node", "2", "--rdzv-endpoint", endpoint]
+        a = Launched(build, line + ["--node-rank", "0"], token + "-a")
+        b = Launched(build, line + ["--node-rank", "1"], mine)
+        a.lines("READY", 2), b.lines("READY", 2)
+        children = pathlib.Path(f"/proc/{b.process.pid}/task/{b.process.pid}/children").read_text().split()
+        os.kill(int(children[0]), signal.SIGKILL)
+        began = time.monotonic()
+        dead.append(until(lambda mine=mine: not processes_with(mine)))
+        a.process.wait(GIVE_UP_S)
+        ended.append(time.monotonic() - began)
+        a.end(), b.end()
+    gate.holds("agent: its workers and their grandchildren are dead", max(dead), 2, "s")
+    gate.holds("agent: the other node has ended", max(ended), 6, "s")
+
+
+def daemon_at(build, port, *options):
+    """A dlaunchd that is ready."""
+    daemon = subprocess.Popen(
+        [str(build / "bin/dlaunchd"), "--listen", f"127.0.0.1:{port}", "--http", "off", *options],
+        stderr=subprocess.PIPE, text=True)
+    daemon.stderr.readline()
+    return daemon
+
+
+def away(gate, build):
+    port = free_port()
+    daemon = daemon_at(build, port)
+    jobs = [Launched(build, ["--nnodes", "3", "--rdzv-endpoint", f"127.0.0.1:{port}", "--rdzv-id", "away"],
+                     token_of("away")) for _ in range(3)]
+    for job in jobs:
+        job.lines("READY", 1)
+    daemon.kill()
+    daemon.communicate()
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(("127.0.0.1", port))
+        listener.listen(64)
+        listener.setblocking(False)
+        came, stop_at = [], time.monotonic() + 9
+        while time.monotonic() < stop_at:
+            if select.select([listener], [], [], stop_at - time.monotonic())[0]:
+                listener.accept()[0].close()
+                came.append(time.monotonic())
+    for job in jobs:
+        job.end()
+    gaps = [b - a for a, b in zip(came, came[1:])]
+    gate.holds("away: the longest time in which none of three agents tried", max(gaps, default=GIVE_UP_S), 5, "s")
+    gate.is_so("away: each tried more than once", len(came) >= 6)
+    # Without jitter three agents that lost one connection at one moment would come in threes.
+    together = sum(gap < 0.001 for gap in gaps[3:])
+    gate.is_so(f"away: they do not come together ({together} of {len(gaps[3:])} at one moment)",
+               together * 2 <= len(gaps[3:]))
+
+
+def resume(gate, build):
+    nodes, kills, took = 8, 3, []
+    with tempfile.TemporaryDirectory() as folder:
+        port, options = free_port(), ["--state", f"sqlite:{folder}/state.db"]
+        daemon = daemon_at(build, port, *options)
+        jobs = [Launched(build, ["--nnodes", str(nodes), "--rdzv-endpoint", f"127.0.0.1:{port}", "--rdzv-id",
+                                 "resume"], token_of("resume")) for _ in range(nodes)]
+        for job in jobs:
+            job.lines("READY", 1)
+        for _ in range(kills):
+            began = time.monotonic()
+            daemon.kill()
+            daemon.communicate()
+            daemon = daemon_at(build, port, *options)
+            for line in daemon.stderr:
+                if f"goes on with all {nodes} nodes" in line:
+                    took.append(time.monotonic() - began)
+                    break
+        for job in jobs:
+            job.end()
+        daemon.kill()
+        daemon.communicate()
+    gate.is_so("resume: every node was back each time", len(took) == kills)
+    gate.holds("resume: kill -9 of the daemon until all its nodes are back", max(took, default=GIVE_UP_S), 2, "s")
+
+
+class Wire:
+    """What lies between a client and `port`, until it is cut: then nothing passes, and nobody is told."""
+
+    def __init__(self, port):
+        self.far, self.is_cut = port, False
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        self.open = []
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        while True:
+            near = self.listener.accept()[0]
+            far = socket.create_connection(("127.0.0.1", self.far))
+            self.open += [near, far]
+            for ends in ((near, far), (far, near)):
+                threading.Thread(target=self.pass_on, args=ends, daemon=True).start()
+
+    def pass_on(self, source, target):
+        while data := source.recv(1 << 16):
+            if self.is_cut:
+                return
+            target.sendall(data)
+        target.shutdown(socket.SHUT_WR)
+
+
+def silent(gate, build):
+    again, ended = [], []
+    for _ in range(2):
+        port, token = free_port(), token_of("silent")
+        daemon = daemon_at(build, port)
+        wire = Wire(port)
+        line = ["--nnodes", "2", "--rdzv-id", "silent", "--rdzv-endpoint"]
+        a = Launched(build, [*line, f"127.0.0.1:{port}"], token)
+        b = Launched(build, [*line, f"127.0.0.1:{wire.port}"], token)
+        a.lines("READY", 1), b.lines("READY", 1)
+        before, wire.is_cut = len(wire.open), True
+        began = time.monotonic()
+        a.process.wait(GIVE_UP_S)
+        ended.append(time.monotonic() - began)
+        until(lambda wire=wire, before=before: len(wire.open) > before)
+        again.append(time.monotonic() - began)
+        a.end(), b.end()
+        daemon.kill()
+        daemon.communicate()
+    gate.holds("silent: the other node has ended", max(ended), 6, "s")
+    gate.holds("silent: the agent that hears nothing connects anew", max(again), 7, "s")
+
+
+def rank(gate, build):
+    for way, bound in (("shared memory", 1), ("tcp", 1), ("two nodes", 2)):
+        who = faults.Ours(build, way, 4)
+        for fault, strike, limit in (("kill", "kill -9", 0), ("stop", "SIGSTOP, beyond the call's limit", 1)):
+            times, without = faults.struck(who, fault, 3)
+            gate.is_so(f"rank: {way}: {fault}: every other rank had an error", without == 0)
+            gate.holds(f"rank: {way}: {strike}", max(times, default=GIVE_UP_S * 1e3) / 1e3 - limit,
+                       5 if limit else bound, "s")

@@ -1,0 +1,179 @@
+"""Promises of the store's server and of dlaunchd: what a client may cost the others."""
+import os
+import resource
+import select
+import socket
+import subprocess
+import time
+
+import native
+from gate import GIVE_UP_S, MIB, cpu_s, free_port, p99, status_kib, until
+
+
+class Served:
+    """A store server by itself, in a process of its own."""
+
+    def __init__(self, build):
+        self.process = subprocess.Popen([str(build / "bench/kv_server"), "0"], stdout=subprocess.PIPE, text=True)
+        self.port = int(self.process.stdout.readline())
+        self.pid = self.process.pid
+
+    def end(self):
+        self.process.kill()
+        self.process.communicate()
+
+
+def ping_times(client, count):
+    times = []
+    for _ in range(count):
+        began = time.monotonic()
+        client.ping()
+        times.append(time.monotonic() - began)
+    return times
+
+
+def slow(gate, build):
+    server = Served(build)
+    witness, writer, reader = (native.Client(server.port) for _ in range(3))
+    reader.watch("k")
+    before = p99(ping_times(witness, 1000))
+    value, times, written = b"x" * (64 << 10), [], 0
+    # A dropped reader's connection is gone from the server's descriptors.
+    sockets = len(os.listdir(f"/proc/{server.pid}/fd"))
+    while len(os.listdir(f"/proc/{server.pid}/fd")) == sockets and written < 256 * MIB:
+        for _ in range(16):
+            writer.set("k", value)
+        written += 16 * len(value)
+        times += ping_times(witness, 16)
+    gate.holds("slow: written for it until it was dropped", written / MIB, 24, "MiB")
+    gate.holds("slow: a witness' p99 meanwhile", p99(times) * 1e3, max(2 * before * 1e3, 2), "ms")
+    server.end()
+
+
+def idle(gate, build):
+    count = 10_000
+    server = Served(build)
+    clients = []
+    for _ in range(count):
+        client = socket.create_connection(("127.0.0.1", server.port), GIVE_UP_S)
+        client.sendall(native.hello())
+        clients.append(client)
+    for client in clients:
+        client.recv(8)
+    gate.holds("idle: memory of the server", status_kib(server.pid, "VmRSS") / 1024, 100, "MiB")
+    times = []
+    for _ in range(300):
+        began = time.monotonic()
+        native.Client(server.port).socket.close()
+        times.append(time.monotonic() - began)
+    gate.holds("idle: a new connection beside them, p99", p99(times) * 1e3, 50, "ms")
+    used = cpu_s(server.pid)
+    time.sleep(3)
+    gate.holds("idle: processor time", (cpu_s(server.pid) - used) / 3 * 100, 2, "% of a core")
+    server.end()
+
+
+def lengths(gate, build):
+    server = Served(build)
+    native.Client(server.port).ping()
+    before, times = status_kib(server.pid, "VmRSS"), []
+    huge = [native.HEADER.pack(0xFFFFFFFF, native.SET, 0, 2, 0),
+            native.frame(19, 2, struct.pack("<I", 0xFFFFFFFF)),  # multi_get of 2^32-1 keys.
+            native.frame(native.SET, 2, struct.pack("<I", 0x80000000) + b"k"),
+            native.frame(36, 2, native.text("g") + struct.pack("<QiQI", 0, 2, 0, 0xFFFFFFFF))]
+    for _ in range(25):
+        for message in huge:
+            client = native.Client(server.port)
+            began = time.monotonic()
+            client.socket.sendall(message)
+            while client.socket.recv(4096):
+                pass
+            times.append(time.monotonic() - began)
+    gate.holds("lengths: closed, p99", p99(times) * 1e3, 10, "ms")
+    gate.holds("lengths: growth of the server", (status_kib(server.pid, "VmRSS") - before) / 1024, 1, "MiB")
+    server.end()
+
+
+def drip(gate, build):
+    server = Served(build)
+    witness = native.Client(server.port)
+    poller, began, ended, slowest = select.poll(), {}, {}, 0.0
+    clients = {}
+    for _ in range(1000):
+        client = socket.create_connection(("127.0.0.1", server.port), GIVE_UP_S)
+        clients[client.fileno()] = client
+        began[client.fileno()] = time.monotonic()
+        poller.register(client, select.POLLIN | select.POLLHUP)
+    said, stop_at = 0, time.monotonic() + GIVE_UP_S
+    while len(ended) < len(clients) and time.monotonic() < stop_at:
+        if said < len(native.PREFACE) and time.monotonic() - min(began.values()) >= said:
+            for fd, client in clients.items():
+                if fd not in ended:
+                    try:
+                        client.send(native.PREFACE[said:said + 1])
+                    except OSError:
+                        pass
+            said += 1
+        for fd, _ in poller.poll(100):
+            try:
+                closed = not clients[fd].recv(4096)
+            except OSError:
+                closed = True
+            if closed and fd not in ended:
+                ended[fd] = time.monotonic() - began[fd]
+                poller.unregister(fd)
+        slowest = max(slowest, *ping_times(witness, 3))
+    gate.is_so("drip: each was closed, and none before 2.5 s",
+               len(ended) == len(clients) and min(ended.values()) > 2.5)
+    gate.holds("drip: closed", max(ended.values(), default=GIVE_UP_S), 3, "s")
+    gate.holds("drip: a witness was served within", slowest * 1e3, 100, "ms")
+    server.end()
+
+
+def files(gate, build):
+    server = Served(build)
+    witness = native.Client(server.port)
+    resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (40, 40))
+    clients = []
+    for _ in range(100):
+        client = socket.create_connection(("127.0.0.1", server.port), GIVE_UP_S)
+        client.sendall(native.hello())
+        clients.append(client)
+    welcome = lambda: len(select.select(clients, [], [], 0)[0])
+    until(lambda: welcome() >= 20, 10)
+    used = cpu_s(server.pid)
+    time.sleep(2)
+    gate.holds("files: processor time while none is left", (cpu_s(server.pid) - used) / 2 * 100, 5, "% of a core")
+    gate.holds("files: who is in is served within", max(ping_times(witness, 100)) * 1e3, 50, "ms")
+    served = {client for client in select.select(clients, [], [], 0)[0]}
+    waiting = [client for client in clients if client not in served]
+    gate.is_so("files: some wait", bool(waiting) and bool(served))
+    for client in served:
+        client.close()
+    took = until(lambda: bool(select.select(waiting, [], [], 0)[0]))
+    gate.holds("files: those that waited are served after descriptors came free", took, 1, "s")
+    server.end()
+
+
+def fair(gate, build):
+    for attack in ("list", "pages", "barriers", "waits", "joins"):
+        port = free_port()
+        daemon = subprocess.Popen([str(build / "bin/dlaunchd"), "--listen", f"127.0.0.1:{port}", "--http", "off"],
+                                  stderr=subprocess.PIPE, text=True,
+                                  preexec_fn=lambda few=attack == "joins": few and resource.setrlimit(
+                                      resource.RLIMIT_NOFILE, (64, 64)))
+        daemon.stderr.readline()
+        ran = subprocess.run([str(build / "bench/fair"), str(port), attack], stdout=subprocess.PIPE, text=True,
+                             timeout=GIVE_UP_S)
+        words = ran.stdout.split()
+        measured = dict(zip(words[::2], map(float, words[1::2])))
+        gate.is_so(f"fair: {attack}: the attack ended, and the daemon lives",
+                   ran.returncode == 0 and daemon.poll() is None)
+        if ran.returncode == 0:
+            gate.holds(f"fair: {attack}: a witness' p99", measured["during"], max(10, 2 * measured["baseline"]), "ms")
+        if attack == "joins":
+            gate.holds("fair: joins: a newcomer is in", measured.get("newcomer", 1e3 * GIVE_UP_S) / 1e3, 5, "s")
+        else:
+            gate.holds(f"fair: {attack}: memory of the daemon", status_kib(daemon.pid, "VmHWM") / 1024, 300, "MiB")
+        daemon.kill()
+        daemon.communicate()

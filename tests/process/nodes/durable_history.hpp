@@ -1,0 +1,200 @@
+#pragma once
+
+#include "tests/process/nodes/durable_node.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <random>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+/// What nodes do to a daemon that must not lose anything, and whether it did.
+namespace dlaunch::process_test {
+
+inline std::string text_of(BytesView value) { return std::string(as_text(value)); }
+
+/// What the nodes of one job were answered.
+struct History {
+  std::mutex mutex;
+  std::vector<std::int64_t> sums, sizes;  ///< Of the counter, of the log.
+  std::set<std::string> pushed, popped;
+  std::int64_t swaps = 0;
+  std::atomic<std::int64_t> counted = 0;  ///< The highest sum.
+
+  template <class Act>
+  void note(Act act) {
+    const std::lock_guard lock(mutex);
+    act();
+  }
+};
+
+/// One node's calls, each answered before the next.
+class Program {
+ public:
+  Program(DurableNode& node, History& history, int number)
+      : node_(node), history_(history), number_(number), random_(static_cast<unsigned>(number)) {}
+
+  void step() {
+    switch (random_() % 6) {
+      case 0:
+        return count();
+      case 1:
+        return set();
+      case 2:
+        return append();
+      case 3:
+        return push();
+      case 4:
+        return pop();
+      default:
+        return swap();
+    }
+  }
+
+ private:
+  void count() {
+    const auto sum = node_.ask<wire::Number>(store::request::Add{"n", 1}).value;
+    history_.note([&] { history_.sums.push_back(sum); });
+    auto highest = history_.counted.load();
+    while (highest < sum && !history_.counted.compare_exchange_weak(highest, sum)) continue;
+    // Nobody reads what was before something that anybody was answered.
+    const auto least = history_.counted.load();
+    const auto now = node_.ask<wire::Found>(store::request::Get{"n"});
+    CHECK(std::stoll(text_of(now.value)) >= least);
+  }
+  void set() {
+    const std::string key = "own/" + std::to_string(number_);
+    const std::string value = std::to_string(++sets_);
+    node_.ask<wire::Done>(store::request::Set{key, as_bytes(value)});
+    CHECK(text_of(node_.ask<wire::Found>(store::request::Get{key}).value) == value);
+  }
+  void append() {
+    const auto size =
+        node_.ask<wire::Number>(store::request::Append{"log", as_bytes("12345678")}).value;
+    history_.note([&] { history_.sizes.push_back(size); });
+  }
+  void push() {
+    const std::string value = std::to_string(number_) + "/" + std::to_string(++pushes_);
+    history_.note([&] { history_.pushed.insert(value); });
+    node_.ask<wire::Done>(store::request::Push{"q", as_bytes(value)});
+  }
+  void pop() {
+    const auto popped = node_.ask<wire::Popped>(store::request::TryPop{"q"});
+    if (!popped.value) return;
+    const std::string value = text_of(*popped.value);
+    history_.note([&] { CHECK_MESSAGE(history_.popped.insert(value).second, value); });
+  }
+  void swap() {
+    const auto now = node_.ask<wire::Values>(store::request::MultiGet{{"version"}}).values.at(0);
+    const std::string before = now ? text_of(*now) : "0";
+    const std::string after = std::to_string(std::stoll(before) + 1);
+    std::optional<BytesView> expected;
+    if (now) expected = as_bytes(before);
+    if (node_.ask<wire::Compared>(store::request::CompareSet{"version", expected, as_bytes(after)})
+            .stored) {
+      history_.note([&] { ++history_.swaps; });
+    }
+  }
+
+  DurableNode& node_;
+  History& history_;
+  const int number_;
+  std::minstd_rand random_;
+  int sets_ = 0, pushes_ = 0;
+};
+
+/// The numbers 1 to as many as there are, times `unit`, each once.
+inline void check_each_once(std::vector<std::int64_t> numbers, std::int64_t unit) {
+  std::ranges::sort(numbers);
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    REQUIRE(numbers[i] == unit * static_cast<std::int64_t>(i + 1));
+  }
+}
+
+inline void check_history(DurableNode& node, History& history) {
+  check_each_once(history.sums, 1);
+  check_each_once(history.sizes, 8);
+  const auto got = [&](const std::string& key) {
+    const auto value = node.ask<wire::Values>(store::request::MultiGet{{key}}).values.at(0);
+    return value ? text_of(*value) : "0";
+  };
+  CHECK(std::stoull(got("n")) == history.sums.size());
+  CHECK(std::stoll(got("version")) == history.swaps);
+  for (;;) {
+    const auto popped = node.ask<wire::Popped>(store::request::TryPop{"q"});
+    if (!popped.value) break;
+    CHECK(history.popped.insert(text_of(*popped.value)).second);
+  }
+  CHECK(history.popped == history.pushed);
+}
+
+/// Nodes of several jobs that call a daemon all the time, while it is killed and started again.
+class DurableLoad {
+ public:
+  DurableLoad(Gate& gate, int jobs, int nodes_per_job)
+      : histories_(static_cast<std::size_t>(jobs)), nodes_per_job_(nodes_per_job) {
+    nodes_.resize(static_cast<std::size_t>(jobs * nodes_per_job));
+    for (int i = 0; i < jobs * nodes_per_job; ++i) {
+      threads_.emplace_back([this, &gate, i] { work(gate, i); });
+    }
+    await(ready_, jobs * nodes_per_job);
+    memory_ = nodes_.front()->memory();
+  }
+  ~DurableLoad() { stop_ = true; }
+
+  int answered() const { return answered_; }
+  /// So many more calls are answered.
+  void await_steps(int steps) { await(answered_, answered_ + steps); }
+  /// No more calls; checks what was answered, and that no node found a daemon without memory of it.
+  void stop_and_check() {
+    stop_ = true;
+    threads_.clear();
+    MESSAGE(answered_.load() << " steps");
+    for (std::size_t job = 0; job < histories_.size(); ++job) {
+      DurableNode& node = *nodes_[job * static_cast<std::size_t>(nodes_per_job_)];
+      CHECK(node.memory() == memory_);
+      check_history(node, histories_[job]);
+    }
+    for (auto& node : nodes_) threads_.emplace_back([&node] { node->end(); });
+    threads_.clear();
+  }
+
+ private:
+  void work(Gate& gate, int number) {
+    const int job = number / nodes_per_job_;
+    auto& node = nodes_[static_cast<std::size_t>(number)];
+    node = std::make_unique<DurableNode>(
+        gate, "job-" + std::to_string(job), static_cast<std::uint64_t>(1000 + number),
+        test::node("node-" + std::to_string(number), nodes_per_job_));
+    ++ready_;
+    Program program(*node, histories_[static_cast<std::size_t>(job)], number);
+    while (!stop_) {
+      program.step();
+      ++answered_;
+    }
+  }
+  static void await(const std::atomic<int>& count, int least) {
+    const auto deadline = Clock::now() + std::chrono::seconds(60);
+    while (count < least && Clock::now() < deadline) std::this_thread::yield();
+    CHECK(count >= least);
+  }
+
+  std::vector<History> histories_;
+  const int nodes_per_job_;
+  std::vector<std::unique_ptr<DurableNode>> nodes_;
+  std::uint64_t memory_ = 0;
+  std::atomic<int> answered_ = 0, ready_ = 0;
+  std::atomic<bool> stop_ = false;
+  std::vector<std::jthread> threads_;
+};
+
+}  // namespace dlaunch::process_test

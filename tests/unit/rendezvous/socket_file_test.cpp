@@ -1,0 +1,71 @@
+// The file of a daemon's unix socket: its mode, what it replaces, and its end.
+#include "rendezvous/access/socket_file.hpp"
+
+#include "runtime/base/os/socket.hpp"
+#include "tests/support/temporary_folder.hpp"
+
+#include <fstream>
+#include <string>
+
+#include <doctest/doctest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+using namespace dlaunch;
+using rendezvous::SocketFile;
+
+namespace {
+
+std::string refusal(const std::string& path, const std::string& group = "") {
+  try {
+    SocketFile(path, 0660, group);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("a socket's file has its mode, says who may come, and goes with it") {
+  const testing::TemporaryFolder folder;
+  const std::string path = folder.path() / "d.sock";
+  {
+    SocketFile file(path, 0640, "");
+    const unique_fd listener = file.take();
+    struct stat made {};
+    REQUIRE(::stat(path.c_str(), &made) == 0);
+    CHECK((made.st_mode & 0777) == 0640);
+    const SocketAccess access = rendezvous::access_of(listener.get());
+    CHECK(access.own == ::geteuid());
+    CHECK(access.group == made.st_gid);
+    CHECK((access.mode & 0777) == 0640);
+    CHECK(connect_unix(path, Clock::now() + std::chrono::seconds(20)));
+  }
+  CHECK(::access(path.c_str(), F_OK) != 0);
+}
+
+TEST_CASE("a socket that was left behind is replaced, a living one and another file are not") {
+  const testing::TemporaryFolder folder;
+  const std::string path = folder.path() / "d.sock";
+  listen_unix(path).reset();
+  CHECK(::access(path.c_str(), F_OK) == 0);
+  {
+    SocketFile file(path, 0660, "");
+    const unique_fd listener = file.take();
+    CHECK(refusal(path) == "listening on unix:" + path + ": another process listens there");
+    CHECK(::access(path.c_str(), F_OK) == 0);
+  }
+  std::ofstream(path) << "mine";
+  CHECK(refusal(path) == "listening on unix:" + path + ": another kind of file is there");
+  CHECK(::access(path.c_str(), F_OK) == 0);
+}
+
+TEST_CASE("a group and a folder that are not there are named") {
+  const testing::TemporaryFolder folder;
+  const std::string path = folder.path() / "d.sock";
+  CHECK(refusal(path, "no such group") == "socket-group: there is no group 'no such group' here");
+  CHECK(::access(path.c_str(), F_OK) != 0);
+  CHECK(refusal(folder.path() / "no" / "d.sock").find("No such file or directory") !=
+        std::string::npos);
+}
