@@ -185,6 +185,9 @@ def date():
 
 def tree_files():
     if (TREE / ".git").exists():
+        if not shutil.which("git"):
+            sys.exit("dlaunch: a source distribution of a checkout has the files that git knows: install git, or begin "
+                     "with an unpacked source distribution")
         listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=TREE,
                                 check=True, capture_output=True, text=True).stdout
         return sorted(name for name in listed.split("\0") if name and (TREE / name).is_file())

@@ -30,7 +30,7 @@ import sys
 
 import jobs
 import servers
-from gate import Gate
+from gate import Gate, kill_children
 
 PROMISES = {held.__name__: held for held in (
     jobs.worker, jobs.agent, jobs.away, jobs.resume, jobs.silent, jobs.rank, servers.slow, servers.idle,
@@ -47,8 +47,11 @@ def main():
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     gate = Gate(asked.room)
-    for name in asked.promises or PROMISES:
-        PROMISES[name](gate, asked.build.resolve())
+    try:
+        for name in asked.promises or PROMISES:
+            PROMISES[name](gate, asked.build.resolve())
+    finally:
+        kill_children()
     print(f"{gate.failed} promises are broken")
     return 1 if gate.failed else 0
 

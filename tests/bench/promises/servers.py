@@ -3,6 +3,7 @@ import os
 import resource
 import select
 import socket
+import struct
 import subprocess
 import time
 

@@ -34,8 +34,7 @@ def dlaunch_world() -> Iterator[dlaunch.World]:
         yield world
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_protocol(item: Any, nextitem: Any) -> Optional[bool]:
+def _run_marked(item: Any, nextitem: Any) -> Optional[bool]:
     mark = item.get_closest_marker("dlaunch")
     if mark is None or _FOLDER in os.environ:
         return None
@@ -45,6 +44,10 @@ def pytest_runtest_protocol(item: Any, nextitem: Any) -> Optional[bool]:
     item.ihook.pytest_runtest_logreport(report=report)
     item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
     return True
+
+
+# No decorator: old releases of pluggy have no types, and mypy takes what they decorate for untyped.
+pytest_runtest_protocol = pytest.hookimpl(tryfirst=True)(_run_marked)
 
 
 def pytest_runtest_logreport(report: Any) -> None:
