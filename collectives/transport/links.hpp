@@ -33,6 +33,8 @@
 #include <utility>
 #include <vector>
 
+#include <sched.h>
+
 namespace dlaunch::algorithms {
 class Table;
 }
@@ -119,15 +121,22 @@ class Links final : private Sources, private Patience {
   /// Does what can be done, and waits for nothing.
   void look();
   /// The same again and again for a moment, where what is waited for goes through memory (to or
-  /// from `rank`; -1: any), until it `holds`. Whether it does.
+  /// from `rank`; -1: any), until it `holds`. Whether it does. Where ranks share processors the one
+  /// that is waited for may need this one, and gets it after a few looks.
   template <class Holds>
   bool look_awhile(int rank, const Holds& holds) {
     if (!is_near(rank)) return holds();
     if (progress_lock_.is_attended()) take_over();
     const auto now = Clock::now();
-    for (int looks = is_crowded() ? looks_max_crowded : looks_max; !holds(); --looks) {
-      if (looks == 0 || is_over()) return false;
-      if (!look_into_memory(now)) relax();
+    const int most = is_crowded() ? looks_max_crowded + yields_max : looks_max;
+    for (int looks = 0; !holds(); ++looks) {
+      if (looks == most || is_over()) return false;
+      if (look_into_memory(now)) continue;
+      if (is_crowded() && looks >= looks_max_crowded) {
+        ::sched_yield();
+      } else {
+        relax();
+      }
     }
     return true;
   }
@@ -220,7 +229,7 @@ class Links final : private Sources, private Patience {
 
   bool is_over() const override { return progress_lock_.are_wanted(); }
   bool allows_system_calls() const override;
-  static constexpr int looks_max = 512, looks_max_crowded = 16;
+  static constexpr int looks_max = 512, looks_max_crowded = 3, yields_max = 32;
   bool is_near(int rank) const;
   void take_over() noexcept;
   void wait_aside(Clock::time_point now, bool moved);

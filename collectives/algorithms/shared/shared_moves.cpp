@@ -83,7 +83,7 @@ namespace {
 [[gnu::always_inline]] inline void broadcast_in_line(ShmGroup& shm, std::span<std::byte> data,
                                                      int root) {
   const bool is_root = shm.rank() == root;
-  shm.open();
+  shm.open_ahead();
   if (is_root) put(shm.payload(), data.data(), data.size());
   shm.publish();
   if (is_root) return;

@@ -49,8 +49,12 @@ class WaitPolicy {
 ///     open -> write slot() and payload() -> publish -> wait(m) -> read slot_of(m), payload_of(m)
 ///
 /// A member leaves alone what it published with step t until all members have published step t+1,
-/// which is how they say that they are done reading t: open() sees to it. So there are two of
-/// everything, and one step costs one synchronisation, however much it moves.
+/// which is how they say that they are done reading t: open() sees to it. So there are two slots,
+/// and one step costs one synchronisation, however much it moves. A step that moves only what fits
+/// into a line may begin while others are up to `steps_ahead` behind (open_ahead): one that many
+/// wait for, as the root of a broadcast, goes on while they are still to come. For this there are
+/// twice as many lines: while a member looks at what another published with step t, that one is
+/// less than twice `steps_ahead` further.
 ///
 /// A line has one writer; its word is stored last and read first (release, acquire), and nothing
 /// else orders the data. The word is the step and a hash of the call that takes it, so that ranks
@@ -63,6 +67,8 @@ class ShmGroup {
   /// Written beside the word: no second line has to be fetched.
   static constexpr std::size_t payload_bytes_max = line_pair_bytes - 8;
   static constexpr std::size_t slot_bytes = 512u << 10;
+  /// What a processor that many ranks share goes through before it is another rank's turn.
+  static constexpr std::uint64_t steps_ahead = 4;
 
   /// The leader, the first member, makes this for all: a place in the segment for the others to
   /// join at; nullopt if the leader's arena is full.
@@ -104,21 +110,15 @@ class ShmGroup {
   /// learn of it and the members stay in step.
   void refuse();
 
-  void open() {
-    at_step();
-    const std::uint64_t before = step_++;
-    waited_ = 0;
-    if (complete_ < before) [[unlikely]]
-      complete(before);
-    row_ = row(step_);
-    word_ = word_of(step_, call_);
-  }
+  void open() { open_behind(1); }
+  /// The same for a step in which this member leaves its slot alone.
+  void open_ahead() { open_behind(steps_ahead); }
   std::byte* slot() noexcept { return slot_at(rank_, step_); }
   std::byte* payload() noexcept { return row_[rank_].payload; }
   void publish() {
     at_step();
     std::atomic<std::uint64_t>& word = row_[rank_].word;
-    if (size_ == 1) complete_ = step_;
+    if (size_ == 1) note_complete();
     std::uint32_t sleepers = 0;
     if (remote_barriers_) [[likely]] {
       // Any load but a relaxed one would wait for the store on AArch64, where it need not: the
@@ -138,7 +138,7 @@ class ShmGroup {
     if (row_[member].word.load(std::memory_order_acquire) != word_) [[unlikely]] {
       await(member, step_, call_in(word_));
     }
-    if (++waited_ == size_ - 1) complete_ = step_;
+    if (++waited_ == size_ - 1) note_complete();
   }
   void wait_all();
   const std::byte* slot_of(int member) noexcept { return slot_at(member, step_); }
@@ -189,11 +189,15 @@ class ShmGroup {
     std::size_t lines, left, slots, end;
   };
 
+  /// A member opens step s when it has seen step s - steps_ahead of all. So it has not been further
+  /// than s - 1 when it looks at step s - steps_ahead, and nobody has been further than that and
+  /// steps_ahead.
+  static constexpr std::uint64_t rows = 2 * steps_ahead;
   /// A call whose arguments were wrong.
   static constexpr std::uint32_t refused_call = 0;
 
   /// A line's, with that step above the call's hash. Steps are told apart modulo 2^32: a member is
-  /// never further from another than two.
+  /// never further from another than `rows`.
   static std::uint64_t word_of(std::uint64_t step, std::uint64_t call) noexcept {
     return step << 32 | call;
   }
@@ -206,14 +210,30 @@ class ShmGroup {
   }
 
   Line* row(std::uint64_t step) noexcept {
-    return lines_ + (step & 1) * static_cast<std::size_t>(size_);
+    return lines_ + step % rows * static_cast<std::size_t>(size_);
   }
   std::byte* slot_at(int member, std::uint64_t step) noexcept {
     return slots_ + (static_cast<std::size_t>(member) * 2 + (step & 1)) * slot_bytes;
   }
-  /// Until all have published the step before; who did not have to wait in it learns only now that
-  /// it was in another call than the others.
-  void complete(std::uint64_t before);
+  /// When all have published all steps but the last `distance`.
+  void open_behind(std::uint64_t distance) {
+    at_step();
+    const std::uint64_t last = step_++;
+    waited_ = 0;
+    if (complete_ + distance <= last) [[unlikely]]
+      complete(last + 1 - distance);
+    row_ = row(step_);
+    word_ = word_of(step_, call_);
+  }
+  /// All have published the last step opened.
+  void note_complete() {
+    if (complete_ + 1 < step_) [[unlikely]]
+      complete(step_ - 1);
+    complete_ = step_;
+  }
+  /// Until all have published that step, which this member has; one that did not have to wait in it
+  /// learns only now that it was in another call than the others.
+  void complete(std::uint64_t step);
   /// Until the member has published that step; throws unless it did so in this call.
   void await(int member, std::uint64_t step, std::uint32_t call);
   void await_word(int member, std::uint64_t step);

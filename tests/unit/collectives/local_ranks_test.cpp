@@ -9,6 +9,8 @@
 #include <atomic>
 #include <csignal>
 #include <fstream>
+#include <numeric>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -137,6 +139,69 @@ TEST_CASE("a second communicator made from a world does not disturb the first") 
         }
       },
       memberships_of({segment, segment})));
+}
+
+TEST_CASE("a root goes some small broadcasts ahead, and overwrites nothing that is to be read") {
+  constexpr int ahead = 4;
+  bool crowded = false;
+  SUBCASE("a processor for each") {}
+  SUBCASE("more ranks than processors") { crowded = true; }
+  const auto segment = segment_of({0, 1, 2}, crowded);
+  testing::Event is_ahead;
+  check_all(run_ranks(
+      3,
+      [&](const World& world) {
+        Communicator comm(world);
+        comm.set_timeout(60s);
+        comm.barrier();
+        std::vector<int> data(1);
+        for (int i = 0; i < ahead; ++i) {
+          if (comm.rank() == 0) data[0] = i;
+          if (comm.rank() != 0 && i == 0) require(is_ahead.wait(), "the root waits for the others");
+          comm.broadcast(data, 0);
+          require(data[0] == i, "a broadcast differs");
+        }
+        if (comm.rank() == 0) is_ahead.set();
+        // The same choices on all ranks; how fast each goes is its own.
+        std::mt19937 choices(7), pace(static_cast<unsigned>(comm.rank()));
+        for (int i = 0; i < 3000; ++i) {
+          const int root = choices() % 8 == 0 ? static_cast<int>(choices() % 3) : 0;
+          const bool is_long = choices() % 16 == 0;
+          std::vector<int> values(is_long ? 100 : 1 + choices() % 30);
+          if (comm.rank() == root) std::iota(values.begin(), values.end(), i);
+          comm.broadcast(values, root);
+          for (std::size_t at = 0; at < values.size(); ++at) {
+            require(values[at] == i + static_cast<int>(at), "a broadcast differs");
+          }
+          if (choices() % 16 == 0) {
+            data[0] = i + comm.rank();
+            comm.all_reduce(data);
+            require(data[0] == 3 * i + 3, "a sum differs");
+          }
+          if (pace() % 32 == 0) std::this_thread::yield();
+        }
+      },
+      memberships_of({segment, segment, segment})));
+}
+
+TEST_CASE("a call that waits for all tells of broadcasts before it that had other roots") {
+  const auto segment = segment_of({0, 1});
+  const auto outcomes = run_ranks(
+      2,
+      [&](const World& world) {
+        Communicator comm(world);
+        comm.set_timeout(60s);
+        comm.barrier();
+        std::vector<int> data(1);
+        comm.broadcast(data, comm.rank());  // Each is its own root, and waits for nobody.
+        comm.broadcast(data, 0);
+        comm.barrier();
+      },
+      memberships_of({segment, segment}));
+  for (const auto& outcome : outcomes) {
+    CHECK(outcome.code == Errc::mismatch);
+    CHECK_MESSAGE(outcome.mentions("broadcast #2 (i32, 1 element, root 1)"), outcome.text);
+  }
 }
 
 TEST_CASE("a rank that waits for long goes to sleep, and wakes when it is written to") {
