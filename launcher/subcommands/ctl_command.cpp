@@ -13,8 +13,10 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -23,6 +25,9 @@
 
 namespace dlaunch::launcher {
 namespace {
+
+/// Begun, and not at its end.
+constexpr int accepted = 202;
 
 struct Asked {
   std::string host;
@@ -77,11 +82,13 @@ constexpr auto verbs = std::to_array<Verb>({
     {"resume", 0, 0, "DELETE", ""},
     {"remove", 1, 1, "DELETE", ""},
     {"evict", 2, 2, "POST", ""},
+    {"backup", 1, 1, "POST", ""},
 });
 
 std::string target_of(const Verb& verb, const std::vector<std::string>& words) {
   const std::string api = "/api/v1/";
   if (verb.name == "jobs") return api + "jobs";
+  if (verb.name == "backup") return api + "backups/" + percent_encoded(words[1]);
   if (words.size() == 1) return api + "drain";
   std::string target = api + "jobs/" + percent_encoded(words[1]) + std::string(verb.tail);
   if (words.size() == 3) target += "/nodes/" + percent_encoded(words[2]) + "/evict";
@@ -121,6 +128,26 @@ EarlyExit shown(const Asked& asked, const Verb& verb, const DaemonAnswer& answer
                               sentence.empty() ? "HTTP " + std::to_string(answer.code) : sentence);
 }
 
+/// A backup takes longer than the answer that it has begun. Each step of it has the time that an
+/// answer has.
+DaemonAnswer await_backup(const Asked& asked, const std::string& target) {
+  constexpr auto pause = std::chrono::milliseconds(100);
+  std::string before;
+  auto deadline = Clock::now();
+  for (;;) {
+    auto now = ask_daemon(asked.host, asked.port, {"GET", target, ""},
+                          deadline_after(asked.timeout, Clock::now()));
+    if (now.code != accepted) return now;
+    if (now.body != std::exchange(before, now.body)) {
+      deadline = deadline_after(asked.timeout, Clock::now());
+    } else if (Clock::now() >= deadline) {
+      throw Error(Errc::timeout, "the backup makes no progress: " +
+                                     without_controls(before.substr(0, before.find('\n'))));
+    }
+    std::this_thread::sleep_for(pause);
+  }
+}
+
 }  // namespace
 
 const OptionTable& ctl_options() {
@@ -128,10 +155,12 @@ const OptionTable& ctl_options() {
       "dlaunch ctl",
       "Usage: dlaunch ctl jobs | job ID [options]\n"
       "       dlaunch ctl stop ID | drain [ID] | resume | remove ID | evict ID NODE [options]\n"
+      "       dlaunch ctl backup NAME [options]\n"
       "\n"
       "Shows the jobs of a dlaunchd, and acts on them: stop ends a job; drain lets its\n"
       "epoch go on to its end and no node in; remove forgets it, too; evict takes a node for\n"
-      "lost. Without ID, drain has dlaunchd take no new job, and resume has it take them again.\n",
+      "lost. Without ID, drain has dlaunchd take no new job, and resume has it take them again.\n"
+      "backup saves what dlaunchd keeps on its disk, while it runs, and waits for that.\n",
       rows);
   return table;
 }
@@ -153,9 +182,10 @@ EarlyExit run_ctl(std::span<const std::string> arguments) {
   if (words.size() - 1 < verb->least || words.size() - 1 > verb->most) {
     return ctl_options().refuse(
         exit_code::usage,
-        std::string(verb->name) + (verb->most == 0   ? " takes no more words"
-                                   : verb->most == 2 ? " takes a job's id and a node's"
-                                                     : " takes a job's id, and no more"));
+        std::string(verb->name) + (verb->most == 0          ? " takes no more words"
+                                   : verb->most == 2        ? " takes a job's id and a node's"
+                                   : verb->name == "backup" ? " takes a name for it, and no more"
+                                                            : " takes a job's id, and no more"));
   }
   const bool acts = verb->method != "GET";
   if (acts && asked.token_file.empty()) {
@@ -166,10 +196,12 @@ EarlyExit run_ctl(std::span<const std::string> arguments) {
   try {
     DaemonRequest request{std::string(verb->method), target_of(*verb, words), ""};
     if (acts) request.token = read_token(asked.token_file);
+    const std::string target = request.target;
     if (acts && !asked.reason.empty()) request.target += "?reason=" + percent_encoded(asked.reason);
-    return shown(
-        asked, *verb,
-        ask_daemon(asked.host, asked.port, request, deadline_after(asked.timeout, Clock::now())));
+    auto answer =
+        ask_daemon(asked.host, asked.port, request, deadline_after(asked.timeout, Clock::now()));
+    if (verb->name == "backup" && answer.code == 200) answer = await_backup(asked, target);
+    return shown(asked, *verb, answer);
   } catch (const Error& error) {
     const bool misused = error.errc() == Errc::misuse;
     return ctl_options().refuse(misused ? exit_code::usage : exit_code::unreachable, error.what());

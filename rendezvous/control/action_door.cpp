@@ -45,10 +45,16 @@ std::optional<ActionOutcome> ActionDoor::act(Action action) {
     }
     shared->changed.notify_all();
   });
-  state.changed.wait_for(lock, answer_time_max,
-                         [&] { return state.stopped || state.outcome.has_value(); });
+  const auto deadline = Clock::now() + answer_time_max;
+  state.changed.wait_until(lock, deadline,
+                           [&] { return state.stopped || state.outcome.has_value(); });
   state.asked.reset();
-  return std::exchange(state.outcome, std::nullopt);
+  auto outcome = std::exchange(state.outcome, std::nullopt);
+  lock.unlock();
+  if (outcome && outcome->outlives && !outcome->outlives(deadline)) {
+    outcome->sentence += "; it is not safe yet, and would be lost with dlaunchd";
+  }
+  return outcome;
 }
 
 void ActionDoor::stop() {

@@ -11,7 +11,7 @@
 namespace dlaunch::rendezvous {
 
 /// The way of an action from the thread that serves the pages to the loop that serves the agents.
-/// One at a time: the thread waits for the outcome.
+/// One at a time: the thread waits for the outcome, and until that is safe.
 class ActionDoor {
  public:
   /// Carries out an action. Called on the loop.

@@ -15,6 +15,7 @@ using Kind = Action::Kind;
 
 constexpr std::string_view api = "/api/v1/";
 constexpr std::size_t segments_max = 5;
+constexpr std::size_t backup_name_bytes_max = 64;
 
 /// What stands between the slashes, decoded; nullopt where that makes no sense.
 std::optional<std::vector<std::string>> segments_of(std::string_view path) {
@@ -42,6 +43,11 @@ std::optional<Action> routed(std::string_view method, std::string_view path) {
     action.kind = posts ? Kind::drain_all : Kind::resume_all;
     return action;
   }
+  if (at.size() == 2 && at[0] == "backups" && posts) {
+    action.kind = Kind::backup;
+    action.backup = at[1];
+    return action;
+  }
   if (at.size() < 2 || at[0] != "jobs") return std::nullopt;
   action.job = at[1];
   if (at.size() == 2 && !posts) {
@@ -55,6 +61,14 @@ std::optional<Action> routed(std::string_view method, std::string_view path) {
     return std::nullopt;
   }
   return action;
+}
+
+/// It becomes a file's: no dot, as in "..", and nothing that SQLite has a meaning for.
+bool is_backup_name(std::string_view name) {
+  return name.size() <= backup_name_bytes_max && std::ranges::all_of(name, [](char c) {
+           return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                  c == '-' || c == '_';
+         });
 }
 
 /// The value of `reason` in "a=b&reason=c"; nullopt where it is none that a line can have.
@@ -108,8 +122,14 @@ std::variant<Action, Page> action_of(const PageRequest& request, const Operators
   if (!action) {
     return sentence_page(404,
                          "there is no such action; there are POST /api/v1/jobs/JOB/stop, "
-                         "/api/v1/jobs/JOB/drain, /api/v1/jobs/JOB/nodes/NODE/evict and "
-                         "/api/v1/drain, and DELETE /api/v1/jobs/JOB and /api/v1/drain");
+                         "/api/v1/jobs/JOB/drain, /api/v1/jobs/JOB/nodes/NODE/evict, "
+                         "/api/v1/drain and /api/v1/backups/NAME, and DELETE /api/v1/jobs/JOB and "
+                         "/api/v1/drain");
+  }
+  if (action->kind == Kind::backup && !is_backup_name(action->backup)) {
+    return sentence_page(400,
+                         "a backup's name has at most 64 letters, digits, '-' and '_'; its file "
+                         "has .db behind");
   }
   auto reason = reason_in(request.target.substr(std::min(path.size() + 1, request.target.size())));
   if (!reason) {

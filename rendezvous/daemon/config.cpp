@@ -245,7 +245,8 @@ const OptionTable& dlaunchd_options() {
       "\n"
       "The rendezvous daemon: agents (dlaunch --rdzv-endpoint HOST:PORT --rdzv-id JOB)\n"
       "meet here. dlaunchd job-key prints the key of one job, for --secret-file of its\n"
-      "nodes. check, backup and restore are for a state file that no dlaunchd uses.\n",
+      "nodes. check, backup and restore are for a state file that no dlaunchd uses; one\n"
+      "that runs saves its own (dlaunch ctl backup).\n",
       rows,
       {"The command line wins over the file. A reload is what SIGHUP asks for. TIME is 500ms, 30 "
        "(seconds), 2m or 1h."});

@@ -159,6 +159,9 @@ void Daemon::announce() {
   log_.info(fmt::format("ready pid={} listen={} http={} state={} secret={} fds={}", ::getpid(),
                         listening_, http_at_, task_.config.state, keyring_.empty() ? "none" : "yes",
                         process_figures().fds_max));
+  if (const auto& why = service_.drained_before()) {
+    log_.warning(*why + ", before this start: no new job is taken until 'dlaunch ctl resume'");
+  }
   log_.set_least(task_.config.log_level);
   tell_manager([&] { manager_.ready("listening on " + listening_); });
 }
@@ -250,7 +253,7 @@ void Daemon::begin_drain(int signal_number) {
     if (!error) end_drain();
   });
   service_.drain([this] { leave(); }, farewell);
-  if (status_) status_->turned(unready());
+  if (status_) status_->turned(unready(), journal_->backup());
 }
 
 /// Those who still run learn it from their broken connections, as of a crash.
@@ -309,14 +312,14 @@ std::string Daemon::unready() const {
 /// Whether it is ready is known to the pages before their reader hears that it was done.
 ActionOutcome Daemon::act(const Action& action) {
   auto outcome = service_.act(action);
-  status_->turned(unready());
+  status_->turned(unready(), journal_->backup());
   return outcome;
 }
 
 /// How late this comes is how late everything else that the loop does comes.
 void Daemon::await_turn() {
   if (!status_ || left_) return;
-  status_->turned(unready());
+  status_->turned(unready(), journal_->backup());
   turn_timer_.expires_after(turn_interval);
   turn_timer_.async_wait([this](const boost::system::error_code& error) {
     if (error) return;
@@ -336,6 +339,7 @@ void Daemon::look(Snapshots::Take take) {
             .counters = service_.counters(),
             .message_times = service_.message_times(),
             .loop_lag = loop_lag_,
+            .state = journal_->figures(),
             .log_lines_lost = log_.lost(),
             .draining = service_.draining(),
             .jobs_max = rules.jobs_max,

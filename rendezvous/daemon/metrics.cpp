@@ -122,6 +122,22 @@ void limits(Exposition& out, const DaemonStatus& status) {
   out.gauge("dlaunch_job_bytes_max", "The limit on bytes in a job's store.", status.bytes_max);
 }
 
+/// All families are there, whatever the state is kept in: rules ask for them.
+void state(Exposition& out, const std::optional<StateFigures>& state) {
+  out.histogram("dlaunch_state_commit_duration_seconds", "How long changes took to be safe.",
+                state ? state->commits : Histogram());
+  out.gauge("dlaunch_state_blocked", "Whether nothing is changed, for want of room or of etcd.",
+            state && state->blocked ? 1 : 0);
+  const auto* const lead = state && state->lead ? &*state->lead : nullptr;
+  out.family("dlaunch_etcd_leads", "gauge", "Whether no other dlaunchd can lead now.");
+  if (lead != nullptr) out.sample(lead->held ? 1 : 0);
+  out.family("dlaunch_etcd_lease_remaining_seconds", "gauge",
+             "Until the lead ends, unless its lease is renewed.");
+  if (lead != nullptr) out.sample(seconds(lead->left));
+  out.family("dlaunch_etcd_member", "gauge", "The member of etcd that is asked.");
+  if (lead != nullptr) out.sample("member", lead->member, 1);
+}
+
 /// In the order of store::RefusalKind.
 constexpr std::array<std::string_view, store::refusal_kinds> refusal_names = {
     "no_secret", "wrong_secret", "withdrawn_secret", "other_job", "role",
@@ -154,8 +170,7 @@ std::string metrics_text(const DaemonStatus& status, const ServingFigures& figur
   out.sample("version", DLAUNCH_VERSION, 1);
   jobs_and_nodes(out, status);
   limits(out, status);
-  out.gauge("dlaunch_draining", "Whether no new job is taken, as the daemon is to stop.",
-            status.draining ? 1 : 0);
+  out.gauge("dlaunch_draining", "Whether no new job is taken.", status.draining ? 1 : 0);
   out.histogram("dlaunch_loop_lag_seconds", "How late the loop came to what was due.",
                 status.loop_lag);
   out.histogram("dlaunch_message_duration_seconds", "How long messages of agents took.",
@@ -163,6 +178,7 @@ std::string metrics_text(const DaemonStatus& status, const ServingFigures& figur
   out.histogram("dlaunch_http_request_duration_seconds", "How long status pages took.",
                 figures.page_times);
   out.counter("dlaunch_log_lines_lost", "Log lines that nobody read.", status.log_lines_lost);
+  state(out, status.state);
 
   const Totals& totals = status.totals;
   out.gauge("dlaunch_connections", "Open connections to the rendezvous.", totals.connections);

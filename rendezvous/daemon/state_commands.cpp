@@ -6,16 +6,9 @@
 #include "rendezvous/state/state_file.hpp"
 #include "runtime/base/exit_code.hpp"
 #include "runtime/base/os/program.hpp"
-#include "runtime/base/os/socket.hpp"
-#include "runtime/base/os/unique_fd.hpp"
 #include "runtime/base/phrases.hpp"
 
-#include <cerrno>
-#include <filesystem>
-
-#include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 namespace dlaunch::rendezvous {
 namespace {
@@ -32,35 +25,12 @@ std::string summary(const StateContents& contents) {
          plural(keys, "key");
 }
 
-void sync(const std::string& path) {
-  const unique_fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file || ::fsync(file.get()) != 0) {
-    throw Error(Errc::refused, "cannot sync " + name_in_quotes(path) + ": " + errno_text(errno));
-  }
-}
-
-void require_absent(const std::string& path) {
-  for (const std::string& file : {path, path + "-wal"}) {
-    if (::access(file.c_str(), F_OK) != 0) continue;
-    throw Error(Errc::refused, name_in_quotes(file) + " is there already; move it away first");
-  }
-}
-
 /// A copy that is there as a whole or not at all.
 StateContents copy(const std::string& from, const std::string& to) {
-  require_absent(to);
-  const std::string part = to + ".part";
-  std::error_code ignored;
-  std::filesystem::remove(part, ignored);  // Of one that was interrupted.
   StateFile file = StateFile::open_existing(from);
   StateContents contents = file.load();
-  file.copy_to(part);
-  sync(part);
-  if (::rename(part.c_str(), to.c_str()) != 0) {
-    throw Error(Errc::refused, "cannot write " + name_in_quotes(to) + ": " + errno_text(errno));
-  }
-  const auto folder = std::filesystem::path(to).parent_path();
-  sync(folder.empty() ? "." : folder.string());
+  const auto copying = file.copy_to(to, to + ".part");
+  while (!copying->step()) continue;
   return contents;
 }
 

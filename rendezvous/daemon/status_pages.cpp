@@ -15,7 +15,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::string_view jobs_path = "/api/v1/jobs";
+constexpr std::string_view backups_path = "/api/v1/backups/";
 
 std::string_view name_of(const auto& states, auto state) {
   return std::ranges::find(states, state, [](const auto& row) { return row.first; })->second;
@@ -100,6 +100,25 @@ Page job_page(std::string_view encoded, const DaemonStatus& status) {
   return json_page(job_json(*found, status.now));
 }
 
+/// 202 while it is being made, so that a script need not read the sentence.
+Page backup_page(std::string_view name, const BackupStatus& last) {
+  if (last.state == BackupStatus::State::none || last.name != name) {
+    return sentence_page(404,
+                         "this is not the last backup that was asked for since dlaunchd was "
+                         "started");
+  }
+  switch (last.state) {
+    case BackupStatus::State::none:
+    case BackupStatus::State::failed:
+      break;
+    case BackupStatus::State::under_way:
+      return sentence_page(202, "under way: " + last.sentence);
+    case BackupStatus::State::saved:
+      return sentence_page(200, last.sentence);
+  }
+  return sentence_page(409, "it failed: " + last.sentence);
+}
+
 Page metrics_page(std::string_view accept, const StatusSource& source) {
   const auto status = source.status();
   if (!status) return no_answer();
@@ -173,10 +192,13 @@ Page page_at(const PageRequest& request, const StatusSource& source) {
     const auto status = source.status();
     return status ? job_page(path.substr(jobs_path.size() + 1), *status) : no_answer();
   }
+  if (path.starts_with(backups_path)) {
+    return backup_page(path.substr(backups_path.size()), source.backup());
+  }
   if (auto asset = asset_page(path)) return *std::move(asset);
   return sentence_page(404,
                        "nothing is here; there are /, /healthz, /readyz, /metrics, /events, "
-                       "/api/v1/jobs and /api/v1/jobs/JOB");
+                       "/api/v1/jobs, /api/v1/jobs/JOB and /api/v1/backups/NAME");
 }
 
 }  // namespace dlaunch::rendezvous

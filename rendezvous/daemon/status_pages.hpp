@@ -25,8 +25,9 @@ struct DaemonStatus {
   std::vector<NamedJobStatus> jobs;
   Totals totals;
   store::Counters counters;
-  Histogram message_times;  ///< How long messages of agents took.
-  Histogram loop_lag;       ///< How late the loop came to what was due.
+  Histogram message_times;                           ///< How long messages of agents took.
+  Histogram loop_lag;                                ///< How late the loop came to what was due.
+  std::optional<StateFigures> state = std::nullopt;  ///< Where the state outlives the process.
   std::uint64_t log_lines_lost = 0;
   bool draining = false;
   std::size_t jobs_max = 0, keys_max = 0, bytes_max = 0;  ///< The limits, the latter two a job's.
@@ -50,9 +51,14 @@ struct StatusSource {
   std::function<std::string()> unhealthy;
   /// Why the daemon takes no new job; empty: it does.
   std::function<std::string()> unready;
+  /// The last backup that was asked for.
+  std::function<BackupStatus()> backup;
   /// The events behind the one that a Last-Event-ID names.
   std::function<std::shared_ptr<Feed>(std::string_view last_event_id)> events;
 };
+
+/// Pages that begin with this show jobs as they were at one moment.
+constexpr std::string_view jobs_path = "/api/v1/jobs";
 
 /// The page at a request's target ("/api/v1/jobs/a%20job?x=y"); 404 where there is none.
 Page page_at(const PageRequest& request, const StatusSource& source);

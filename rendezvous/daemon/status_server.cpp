@@ -55,10 +55,11 @@ StatusServer::~StatusServer() {
   io_.stop();
 }
 
-void StatusServer::turned(std::string unready) {
+void StatusServer::turned(std::string unready, BackupStatus backup) {
   const std::lock_guard lock(mutex_);
   turned_ = Clock::now();
   unready_ = std::move(unready);
+  backup_ = std::move(backup);
 }
 
 void StatusServer::admit(std::shared_ptr<const Operators> operators) {
@@ -94,6 +95,11 @@ std::string StatusServer::unhealthy() {
 std::string StatusServer::unready() {
   const std::lock_guard lock(mutex_);
   return unready_;
+}
+
+BackupStatus StatusServer::backup() {
+  const std::lock_guard lock(mutex_);
+  return backup_;
 }
 
 Page StatusServer::counted_page(const PageRequest& request) {
@@ -139,7 +145,7 @@ void StatusServer::note_denial(const PageRequest& request, const Page& page) {
 Page StatusServer::page_for(const PageRequest& request) {
   if (auto refusal = refusal_of_foreign(request)) return *std::move(refusal);
   if (is_action(request)) return answer_to_action(request);
-  const bool of_jobs = request.target.starts_with("/api/");
+  const bool of_jobs = request.target.starts_with(jobs_path);
   if (of_jobs) {
     auto latest = snapshots_.get();
     if (latest != rendered_from_) rendered_.clear();
@@ -156,6 +162,7 @@ Page StatusServer::page_for(const PageRequest& request) {
           },
       .unhealthy = [this] { return unhealthy(); },
       .unready = [this] { return unready(); },
+      .backup = [this] { return backup(); },
       .events =
           [this](std::string_view last) { return std::make_shared<EventFeed>(events_, last); }};
   Page page = page_at(request, source);

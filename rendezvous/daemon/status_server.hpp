@@ -36,8 +36,9 @@ class StatusServer {
   StatusServer(const StatusServer&) = delete;
   StatusServer& operator=(const StatusServer&) = delete;
 
-  /// The loop has turned, and this is why no new job is taken; empty: jobs are.
-  void turned(std::string unready);
+  /// The loop has turned, and this is why no new job is taken (empty: jobs are), and how the last
+  /// backup is.
+  void turned(std::string unready, BackupStatus backup);
   /// These may act from now on; null: nobody may. Any thread.
   void admit(std::shared_ptr<const Operators> operators);
   /// Something has happened to a job; lines that are no event are left out.
@@ -52,6 +53,7 @@ class StatusServer {
   void note_denial(const PageRequest& request, const Page& page);
   std::string unhealthy();
   std::string unready();
+  BackupStatus backup();
 
   boost::asio::io_context io_{1};
   const std::shared_ptr<EventRing> events_;
@@ -62,6 +64,7 @@ class StatusServer {
   std::shared_ptr<const Operators> operators_;
   Clock::time_point turned_ = Clock::now();
   std::string unready_;
+  BackupStatus backup_;
   std::atomic<bool> news_posted_ = false;
   Histogram page_times_;
   std::uint64_t actions_denied_ = 0;

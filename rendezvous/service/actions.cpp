@@ -42,12 +42,15 @@ std::string_view name_of(Kind kind) {
       return "drain-all";
     case Kind::resume_all:
       return "resume-all";
+    case Kind::backup:
+      return "backup";
   }
   return "?";
 }
 
 ActionOutcome Service::State::act(const Action& action) {
-  const bool of_all = action.kind == Kind::drain_all || action.kind == Kind::resume_all;
+  const bool of_all = action.kind == Kind::drain_all || action.kind == Kind::resume_all ||
+                      action.kind == Kind::backup;
   LogLine line{.level = LogLine::Level::warning,
                .job = action.job,
                .sentence = {},
@@ -57,28 +60,48 @@ ActionOutcome Service::State::act(const Action& action) {
     line.epoch = job->epoch;
     line.attempt = job->attempt;
   }
-  const auto outcome = of_all           ? drain_all(action)
-                       : job == nullptr ? ActionOutcome{Result::no_job, "there is no such job"}
-                                        : act_on(*job, action);
+  auto outcome = action.kind == Kind::backup ? back_up(action)
+                 : of_all                    ? drain_all(action)
+                 : job == nullptr            ? ActionOutcome{Result::no_job, "there is no such job"}
+                                             : act_on(*job, action);
   const bool done = outcome.result == Result::done;
   ++(done ? totals.actions_done : totals.actions_refused);
   line.sentence = "action " + std::string(name_of(action.kind)) +
-                  (action.node.empty() ? "" : " of node " + action.node) + order_text("", action) +
-                  " (from " + action.from + "): " + (done ? "done: " : "refused: ") +
-                  outcome.sentence;
+                  (action.node.empty() ? "" : " of node " + action.node) +
+                  (action.backup.empty() ? "" : " " + in_quotes(action.backup)) +
+                  order_text("", action) + " (from " + action.from +
+                  "): " + (done ? "done: " : "refused: ") + outcome.sentence;
   if (log) log(line);
   arm();
+  if (auto* const commits = journal == nullptr ? nullptr : journal->commits()) {
+    // Nobody may be there to whom something is said about it.
+    commits->seal();
+    outcome.outlives = [keep = journal,
+                        recorded = commits->recorded()](Clock::time_point deadline) {
+      return keep->await_durable(recorded, deadline);
+    };
+  }
   return outcome;
+}
+
+/// It takes longer than a turn: what becomes of it is told by the journal.
+ActionOutcome Service::State::back_up(const Action& action) {
+  if (journal == nullptr) return {Result::not_now, "nothing is kept here that could be saved"};
+  const std::string why = journal->back_up(action.backup);
+  if (!why.empty()) return {Result::not_now, why};
+  return {Result::done, "the backup " + in_quotes(action.backup) + " is under way"};
 }
 
 ActionOutcome Service::State::drain_all(const Action& action) {
   if (action.kind == Kind::drain_all) {
+    // Also where it is being stopped: the next one begins so.
+    if (journal != nullptr) journal->drained({}, order_text("drained", action));
     if (std::exchange(draining, true)) return {Result::done, "no new job is taken already"};
-    return {Result::done,
-            "no new job is taken until it is resumed, or dlaunchd is started again; " +
-                plural(static_cast<long>(unfinished()), "job") + " may end"};
+    return {Result::done, "no new job is taken until it is resumed; " +
+                              plural(static_cast<long>(unfinished()), "job") + " may end"};
   }
   if (when_idle || farewell) return {Result::not_now, "dlaunchd is being stopped"};
+  if (journal != nullptr) journal->drained({}, std::nullopt);
   if (!std::exchange(draining, false)) return {Result::done, "new jobs are taken already"};
   return {Result::done, "new jobs are taken again"};
 }
@@ -95,7 +118,9 @@ ActionOutcome Service::State::act_on(Job& job, const Action& action) {
               "none of its epochs runs now, so there is none that could go on to its end; try it "
               "again when one does, or stop the job"};
     }
-    step(job, DrainJob{order_text("being drained", action)}, now);
+    const std::string why = order_text("being drained", action);
+    if (journal != nullptr) journal->drained(job.name, why);
+    step(job, DrainJob{why}, now);
     return {Result::done,
             "no node is let in, and no epoch begins after epoch " + std::to_string(job.epoch)};
   }
@@ -130,5 +155,7 @@ ActionOutcome Service::State::evict(Job& job, const Action& action) {
 ActionOutcome Service::act(const Action& action) { return state_->act(action); }
 
 bool Service::draining() const { return state_->draining; }
+
+const std::optional<std::string>& Service::drained_before() const { return state_->drained_before; }
 
 }  // namespace dlaunch::rendezvous

@@ -1,6 +1,9 @@
 #pragma once
 
+#include "runtime/base/deadline.hpp"
+
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -15,16 +18,19 @@ struct Action {
     evict,       ///< The node counts as lost, and is told why.
     drain_all,   ///< No new job is taken.
     resume_all,  ///< New jobs are taken again.
+    backup,      ///< What is kept over a restart is copied, beside what goes on.
   };
   Kind kind = Kind::stop;
-  std::string job;     ///< Empty for the last two.
-  std::string node;    ///< For `evict` alone.
-  std::string reason;  ///< The operator's own words; may be empty.
-  std::string by;      ///< The operator's name.
-  std::string from;    ///< The address that asked.
+  std::string job;          ///< Empty for what concerns all.
+  std::string node;         ///< For `evict` alone.
+  std::string reason;       ///< The operator's own words; may be empty.
+  std::string by;           ///< The operator's name.
+  std::string from;         ///< The address that asked.
+  std::string backup = {};  ///< Its name, for `backup` alone.
 };
 
-/// "stop", "drain", "remove", "evict", "drain-all", "resume-all".
+/// "stop", "drain", "remove", "evict", "drain-all", "resume-all",
+/// "backup".
 std::string_view name_of(Action::Kind kind);
 
 /// How an action came out, as a sentence for the operator.
@@ -32,6 +38,9 @@ struct ActionOutcome {
   enum class Result : std::uint8_t { done, no_job, no_node, not_now };
   Result result = Result::done;
   std::string sentence;
+  /// Waits until what was changed outlives the process; false at the deadline. Any thread. Null:
+  /// there is nothing to wait for.
+  std::function<bool(Clock::time_point deadline)> outlives = nullptr;
 };
 
 /// With this a job ends that an operator stops or removes, if nothing of it has failed before: as

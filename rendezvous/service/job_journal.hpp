@@ -1,5 +1,6 @@
 #pragma once
 
+#include "rendezvous/service/histogram.hpp"
 #include "runtime/store/native/space_journal.hpp"
 #include "runtime/store/server/commits.hpp"
 
@@ -11,12 +12,15 @@
 
 namespace dlaunch::rendezvous {
 
-/// A record that must outlive a service, so that the next one never uses an epoch again.
+/// A record that must outlive a service, so that the next one never uses an epoch again. Under an
+/// empty name: the highest numbers of jobs that are forgotten, and whether no new job is taken.
 struct JobRecord {
   std::string job;
   std::uint64_t incarnation = 0;
   std::uint64_t epoch = 0;       ///< The last that was closed; 0: none yet.
   std::optional<int> exit_code;  ///< Set for a finished job.
+  /// Set while an operator drains it: "being drained by operator 'ada'".
+  std::optional<std::string> drained = std::nullopt;
 
   bool operator==(const JobRecord&) const = default;
 };
@@ -26,6 +30,26 @@ struct JobRecord {
 class StateLost : public Error {
  public:
   using Error::Error;
+};
+
+/// The last backup that was asked for.
+struct BackupStatus {
+  enum class State : std::uint8_t { none, under_way, saved, failed };
+  State state = State::none;
+  std::string name;
+  std::string sentence;  ///< How far it is, where it is, or why it failed.
+};
+
+/// How a place that keeps what outlives the process does.
+struct StateFigures {
+  Histogram commits;     ///< How long it took until changes were safe.
+  bool blocked = false;  ///< Nothing is changed for now.
+  struct Lead {
+    bool held = false;       ///< Nobody else can have begun to lead.
+    Clock::duration left{};  ///< Until the lease ends, unless it is renewed.
+    std::string member;      ///< The member of etcd that is asked.
+  };
+  std::optional<Lead> lead = std::nullopt;  ///< Where one of several processes has it.
 };
 
 /// A service keeps its records here, and the keys of its jobs. Called on the service's thread. With
@@ -42,6 +66,9 @@ class JobJournal {
   virtual void job_finished(const std::string& job, int exit_code) = 0;
   /// It will not be asked for any more, save for its epoch and incarnation.
   virtual void job_forgotten(const std::string& job) = 0;
+  /// An operator's drain of the job, or of the service for an empty name; nullopt: it is over. It
+  /// is over, too, when the job finishes, is forgotten or opened anew.
+  virtual void drained(const std::string& job, const std::optional<std::string>& why) = 0;
   /// Why no new job can be kept now; empty: it can.
   virtual std::string refusal() const = 0;
 
@@ -54,6 +81,16 @@ class JobJournal {
   virtual void forget_unclaimed() = 0;
   /// When records are durable; null: as soon as they are made.
   virtual store::Commits* commits() = 0;
+  /// Waits until what was recorded when commits()->recorded() was `recorded` is durable; false at
+  /// the deadline. Any thread, while the journal lives.
+  virtual bool await_durable(std::uint64_t recorded, Clock::time_point deadline) = 0;
+
+  /// Begins a copy of all that is kept, under this name; backup() tells what becomes of it. The
+  /// reason where none can be begun now; empty: it was.
+  virtual std::string back_up(const std::string& name) = 0;
+  virtual BackupStatus backup() const = 0;
+  /// Nullopt where nothing outlives the process.
+  virtual std::optional<StateFigures> figures() const = 0;
 };
 
 /// Outlives a service, but not the process; keeps no keys.
@@ -64,17 +101,21 @@ class MemoryJournal final : public JobJournal {
   void epoch_closed(const std::string& job, std::uint64_t epoch) override;
   void job_finished(const std::string& job, int exit_code) override;
   void job_forgotten(const std::string& job) override;
+  void drained(const std::string& job, const std::optional<std::string>& why) override;
   std::string refusal() const override { return {}; }
   /// Another one for each service.
   std::uint64_t memory() const override;
   store::KeptSpace space(const std::string&, std::uint64_t, std::uint64_t) override { return {}; }
   void forget_unclaimed() override {}
   store::Commits* commits() override { return nullptr; }
+  bool await_durable(std::uint64_t, Clock::time_point) override { return true; }
+  std::string back_up(const std::string&) override;
+  BackupStatus backup() const override { return {}; }
+  std::optional<StateFigures> figures() const override { return std::nullopt; }
 
  private:
   std::map<std::string, JobRecord> records_;
-  /// The highest of what is forgotten, under a name that no job can have.
-  JobRecord forgotten_;
+  JobRecord service_;  ///< Under a name that no job can have.
 };
 
 }  // namespace dlaunch::rendezvous

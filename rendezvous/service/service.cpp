@@ -288,6 +288,7 @@ void Service::State::join(store::ConnectionId who, message::Join message) {
   back->second.node_rank = holding->node_rank;
   server.seat(who, job->space);
   send(*job, job->questions.back(session));
+  drain_again(*job);
 }
 
 std::optional<message::Refused> Service::State::objection(const Job* job, Session session,
@@ -325,7 +326,7 @@ std::optional<message::Refused> Service::State::objection(const Job* job, Sessio
     return refused(exit_code::unreachable, "the job has " + std::to_string(job->members.size()) +
                                                " nodes already, which is the limit here");
   }
-  if (draining) {
+  if (draining && !message.holding) {
     return refused(exit_code::unreachable, "this rendezvous is being drained and takes no new job");
   }
   if (unfinished() >= rules.jobs_max) {
@@ -350,8 +351,11 @@ Job& Service::State::open_job(const std::string& name, const message::Join& mess
   }
   const std::uint64_t incarnation = incarnation_max = new_incarnation(incarnation_max);
   // Nothing that was since counts where it began before this service did.
+  std::optional<std::string> drained;
   if (message.holding && message.holding->incarnation < incarnation_first) {
-    epoch = find_before(name) ? 0 : epoch_before;
+    const JobRecord* const before = find_before(name);
+    epoch = before != nullptr ? 0 : epoch_before;
+    if (before != nullptr) drained = before->drained;
   }
   forget_some();
   // To a rendezvous that a node hosts none comes back: without that node the job is over.
@@ -367,7 +371,9 @@ Job& Service::State::open_job(const std::string& name, const message::Join& mess
                       std::move(hosting));
   known_before.erase(name);
   ++totals.jobs_opened;
+  job.drained_before = drained;
   if (journal != nullptr) journal->job_opened(name, incarnation);
+  if (drained) journal->drained(name, drained);
   return job;
 }
 

@@ -119,6 +119,8 @@ class Service {
   ActionOutcome act(const Action& action);
   /// Whether no new job is taken.
   bool draining() const;
+  /// By whom and why that is so since an earlier service; nullopt: it is not.
+  const std::optional<std::string>& drained_before() const;
   /// No unfinished job, and no agent is connected.
   bool idle() const;
   /// Takes no new job and calls `when_idle` when none is left; its agents then have `farewell` to

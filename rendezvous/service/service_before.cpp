@@ -19,7 +19,9 @@ void Service::State::load_before() {
     epoch_max = std::max(epoch_max, record.epoch);
     incarnation_max = std::max(incarnation_max, record.incarnation);
     if (!record.job.empty()) known_before.emplace(record.job, record);
+    if (record.job.empty()) drained_before = record.drained;
   }
+  draining = drained_before.has_value();
   early_until = began + early_max;
   if (!known_before.empty()) forget_before = began + before_max;
 }
@@ -69,6 +71,12 @@ void Service::State::call_early(const std::string& name) {
   for (Early& each : called) {
     // It may have gone meanwhile.
     if (callers.contains(each.connection)) join(each.connection, std::move(each.join));
+  }
+}
+
+void Service::State::drain_again(Job& job) {
+  if (const auto why = std::exchange(job.drained_before, std::nullopt)) {
+    step(job, DrainJob{*why}, Clock::now());
   }
 }
 

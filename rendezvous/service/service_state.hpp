@@ -52,6 +52,8 @@ struct Job {
   std::uint64_t stopping = 0;             ///< The epoch that is known to be stopping, for the log.
   std::optional<HostPlace> host;          ///< The place of the agent in whose process this is.
   std::map<int, std::string> successors;  ///< Where nodes of the epoch would host, by node rank.
+  /// It was being drained when an earlier service ended, and is again once its nodes come back.
+  std::optional<std::string> drained_before;
 
   Clock::time_point deserted;  ///< When the last connection was lost.
   std::optional<message::Finished> finished;
@@ -119,6 +121,8 @@ struct Service::State final : store::Host, std::enable_shared_from_this<State> {
   /// Those who came early to this job, or to any where it is empty, join now.
   void call_early(const std::string& name);
   void forget_those_before();
+  /// One of its nodes is back in the epoch that was being drained.
+  void drain_again(Job& job);
 
   // ---- Events and effects ----
 
@@ -142,6 +146,7 @@ struct Service::State final : store::Host, std::enable_shared_from_this<State> {
   ActionOutcome act(const Action& action);
   ActionOutcome act_on(Job& job, const Action& action);
   ActionOutcome drain_all(const Action& action);
+  ActionOutcome back_up(const Action& action);
   ActionOutcome evict(Job& job, const Action& action);
 
   // ---- What it looks like ----
@@ -238,6 +243,7 @@ struct Service::State final : store::Host, std::enable_shared_from_this<State> {
   RefusalLog refusals;
   Histogram message_times;
   bool draining = false;
+  std::optional<std::string> drained_before;  ///< By an operator, before this service.
   boost::asio::steady_timer farewell_timer;
   Clock::duration farewell_max{};
   bool farewell = false;  ///< No job runs any more; the agents may hear so, and go.

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <variant>
 
@@ -28,6 +29,11 @@ struct JobFinished {
 };
 struct JobForgotten {
   std::string job;
+};
+/// An operator's drain; of all jobs to come for an empty name. Nullopt: it is over.
+struct Drained {
+  std::string job;
+  std::optional<std::string> why;
 };
 struct SpaceOpened {
   Space space = 0;
@@ -84,8 +90,8 @@ struct Forgot {
 namespace dlaunch::rendezvous {
 
 using Change = std::variant<change::JobOpened, change::EpochClosed, change::JobFinished,
-                            change::JobForgotten, change::SpaceOpened, change::SpaceDropped,
-                            change::Stored, change::Erased, change::Pushed, change::Popped,
-                            change::Completed, change::Answered, change::Forgot>;
+                            change::JobForgotten, change::Drained, change::SpaceOpened,
+                            change::SpaceDropped, change::Stored, change::Erased, change::Pushed,
+                            change::Popped, change::Completed, change::Answered, change::Forgot>;
 
 }  // namespace dlaunch::rendezvous

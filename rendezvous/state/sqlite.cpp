@@ -136,4 +136,23 @@ std::optional<std::string> Connection::ask(const std::string& sql) {
 
 bool Connection::in_transaction() const { return sqlite3_get_autocommit(connection_.get()) == 0; }
 
+void PageCopy::Finish::operator()(sqlite3_backup* copy) const { sqlite3_backup_finish(copy); }
+
+PageCopy::PageCopy(Connection& from, Connection& to)
+    : into_(to.get()), copy_(sqlite3_backup_init(to.get(), "main", from.get(), "main")) {
+  if (!copy_) throw Failure(into_);
+}
+
+/// The code is not the connection's: an error of either file is told here.
+bool PageCopy::step(int pages) {
+  const int code = sqlite3_backup_step(copy_.get(), pages);
+  if (code == SQLITE_OK) return false;
+  if (code == SQLITE_DONE) return true;
+  throw Failure(code, sqlite3_errstr(code), sqlite3_system_errno(into_));
+}
+
+int PageCopy::pages() const { return sqlite3_backup_pagecount(copy_.get()); }
+
+int PageCopy::pages_left() const { return sqlite3_backup_remaining(copy_.get()); }
+
 }  // namespace dlaunch::rendezvous::sqlite

@@ -10,6 +10,7 @@
 #include <string_view>
 
 struct sqlite3;
+struct sqlite3_backup;
 struct sqlite3_stmt;
 
 /// As much of SQLite as the state file needs. One thread at a time.
@@ -98,6 +99,24 @@ class Connection {
   };
   std::unique_ptr<int> log_pages_ = std::make_unique<int>(0);  ///< SQLite writes there.
   std::unique_ptr<sqlite3, Close> connection_;
+};
+
+/// All pages of one file, copied to another that is empty, some at a time. What the first
+/// connection writes meanwhile is copied, too. Both connections outlive it.
+class PageCopy {
+ public:
+  PageCopy(Connection& from, Connection& to);
+  /// Copies so many more pages; true once the other file is whole.
+  bool step(int pages);
+  int pages() const;
+  int pages_left() const;
+
+ private:
+  struct Finish {
+    void operator()(sqlite3_backup* copy) const;
+  };
+  sqlite3* into_ = nullptr;
+  std::unique_ptr<sqlite3_backup, Finish> copy_;
 };
 
 }  // namespace dlaunch::rendezvous::sqlite

@@ -1,7 +1,13 @@
 #include "rendezvous/state/sqlite_place.hpp"
 
+#include "runtime/base/os/socket.hpp"
+#include "runtime/base/phrases.hpp"
+
+#include <cerrno>
 #include <chrono>
 #include <utility>
+
+#include <sys/stat.h>
 
 namespace dlaunch::rendezvous {
 namespace {
@@ -31,6 +37,17 @@ StatePlace::Obstacle SqlitePlace::obstacle() const {
   return {
       "no space left on device for " + file_.path() + ": nothing is changed until there is room",
       "there is room again for " + file_.path()};
+}
+
+/// A folder of the file's own: no name there is one of SQLite's files, and the daemon that has the
+/// file locked is the only one that writes there.
+std::unique_ptr<Backup> SqlitePlace::back_up(const std::string& name) {
+  const std::string folder = file_.path() + "-backups";
+  if (::mkdir(folder.c_str(), S_IRWXU) != 0 && errno != EEXIST) {
+    throw Error(Errc::refused,
+                "cannot make the folder " + in_quotes(folder) + ": " + errno_text(errno));
+  }
+  return file_.copy_to(folder + "/" + name + ".db", folder + "/unfinished.part");
 }
 
 }  // namespace dlaunch::rendezvous

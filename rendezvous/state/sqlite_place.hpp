@@ -5,6 +5,9 @@
 #include "rendezvous/state/state_place.hpp"
 
 #include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
 
 namespace dlaunch::rendezvous {
 
@@ -19,7 +22,9 @@ class SqlitePlace final : public StatePlace {
   Wrote write(std::span<const Change> changes) override;
   Clock::time_point tend() override;
   Obstacle obstacle() const override;
+  std::unique_ptr<Backup> back_up(const std::string& name) override;
   bool is_ours() const override { return true; }  ///< The file is locked.
+  std::optional<StateFigures::Lead> lead() const override { return std::nullopt; }
 
  private:
   StateFile file_;

@@ -10,6 +10,7 @@
 #include <array>
 #include <cerrno>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include <fcntl.h>
@@ -19,7 +20,8 @@ namespace {
 
 /// "dlnc", by which file(1) and we know the file.
 constexpr std::int64_t application = 0x646c6e63;
-constexpr std::int64_t schema_version = 1;
+/// Version 1 lacks the last table.
+constexpr std::int64_t schema_version = 2;
 /// When the log has so many, they are moved to the file.
 constexpr int log_pages_max = 1000;
 
@@ -39,6 +41,7 @@ constexpr auto schema = std::to_array<std::string_view>({
     "CREATE TABLE answers(space INTEGER, session INTEGER, slot INTEGER, number INTEGER, "
     "request INTEGER, type INTEGER, payload BLOB, sum INTEGER, "
     "PRIMARY KEY(space, session, slot)) WITHOUT ROWID",
+    "CREATE TABLE drains(job BLOB PRIMARY KEY, why BLOB, sum INTEGER) WITHOUT ROWID",
 });
 
 std::string named(const std::string& path) { return "the state file " + name_in_quotes(path); }
@@ -67,7 +70,7 @@ Error cannot_open_state(const std::string& path, const sqlite::Failure& failure)
   if (failure.in_use()) {
     return refused_state(path,
                          "is in use by another process, such as a dlaunchd that runs; each needs a "
-                         "file of its own");
+                         "file of its own, and 'dlaunch ctl backup' saves one that runs");
   }
   if (failure.damaged()) return damaged_state(path, failure.what());
   if (failure.no_space()) {
@@ -123,7 +126,8 @@ void StateFile::State::prepare(sqlite::Connection::Mode mode) {
     if (number("PRAGMA application_id") != application) {
       throw refused_state(path, "is not dlaunchd's: another program made it; name another file");
     }
-    if (const auto version = number("PRAGMA user_version"); version != schema_version) {
+    version = number("PRAGMA user_version");
+    if (version < 1 || version > schema_version) {
       throw refused_state(path, "has version " + std::to_string(version) +
                                     ", and this dlaunchd knows " + std::to_string(schema_version) +
                                     ": use the dlaunchd that made it");
@@ -138,6 +142,7 @@ void StateFile::State::prepare(sqlite::Connection::Mode mode) {
   if (is_new) create();
   check_schema();
   check_pages();
+  if (mode == sqlite::Connection::Mode::create && version < schema_version) upgrade();
   prepare_statements();
 }
 
@@ -150,8 +155,18 @@ void StateFile::State::create() {
   file.execute("PRAGMA application_id=" + std::to_string(application));
   file.execute("PRAGMA user_version=" + std::to_string(schema_version));
   file.execute("COMMIT");
+  version = schema_version;
   // So that it is ours even if its log is lost.
   file.execute("PRAGMA wal_checkpoint(TRUNCATE)");
+}
+
+/// A file of an earlier version is the daemon's own from then on.
+void StateFile::State::upgrade() {
+  file.execute("BEGIN EXCLUSIVE");
+  file.execute(std::string(schema.back()));
+  file.execute("PRAGMA user_version=" + std::to_string(schema_version));
+  file.execute("COMMIT");
+  version = schema_version;
 }
 
 /// A bit of the schema may have turned over, too.
@@ -159,7 +174,8 @@ void StateFile::State::check_schema() {
   sqlite::Statement tables = file.prepare("SELECT sql FROM sqlite_master ORDER BY rowid");
   std::vector<std::string> found;
   for (bool more = tables.run(); more; more = tables.next()) found.push_back(tables.text(0));
-  if (!std::ranges::equal(found, schema)) throw damaged_state(path, "its tables are others");
+  const auto expected = std::span(schema).first(schema.size() - (has_drains() ? 0 : 1));
+  if (!std::ranges::equal(found, expected)) throw damaged_state(path, "its tables are others");
 }
 
 void StateFile::State::check_pages() {
@@ -183,6 +199,10 @@ void StateFile::State::prepare_statements() {
   erase_entry = file.prepare("DELETE FROM entries WHERE space=? AND queue=? AND number=?");
   set_round = file.prepare("INSERT OR REPLACE INTO rounds VALUES(?, ?, ?, ?, ?, ?, ?)");
   set_answer = file.prepare("INSERT OR REPLACE INTO answers VALUES(?, ?, ?, ?, ?, ?, ?, ?)");
+  if (has_drains()) {
+    set_drain = file.prepare("INSERT OR REPLACE INTO drains VALUES(?, ?, ?)");
+    erase_drain = file.prepare("DELETE FROM drains WHERE job=?");
+  }
   forget_answers = file.prepare("DELETE FROM answers WHERE space=? AND session=?");
   for (const char* table : {"spaces", "keys", "entries", "rounds", "answers"}) {
     drop_space.push_back(file.prepare(std::string("DELETE FROM ") + table + " WHERE space=?"));
@@ -249,6 +269,7 @@ void StateFile::State::apply(const change::JobOpened& c) {
     record.incarnation = c.incarnation;
     record.exit_code.reset();
   });
+  erase_drain.run(std::string_view(c.job));
 }
 
 void StateFile::State::apply(const change::EpochClosed& c) {
@@ -257,6 +278,7 @@ void StateFile::State::apply(const change::EpochClosed& c) {
 
 void StateFile::State::apply(const change::JobFinished& c) {
   change_job(c.job, [&](JobRecord& record) { record.exit_code = c.exit_code; });
+  erase_drain.run(std::string_view(c.job));
 }
 
 /// Its numbers stay behind: they are never given again.
@@ -269,6 +291,13 @@ void StateFile::State::apply(const change::JobForgotten& c) {
   epoch = std::max(epoch, its_epoch);
   write_service();
   erase_job.run(std::string_view(c.job));
+  erase_drain.run(std::string_view(c.job));
+}
+
+void StateFile::State::apply(const change::Drained& c) {
+  const std::string_view job = c.job;
+  if (!c.why) return void(erase_drain.run(job));
+  set_drain.run(job, std::string_view(*c.why), sum_of("drains", c.job, *c.why));
 }
 
 void StateFile::State::apply(const change::SpaceOpened& c) {
@@ -334,16 +363,6 @@ void StateFile::forget_memory() {
     s.write_service();
   } catch (const sqlite::Failure& failure) {
     throw cannot_open_state(s.path, failure);
-  }
-}
-
-void StateFile::copy_to(const std::string& path) {
-  std::string quoted;
-  for (const char c : path) quoted.append(c == '\'' ? 2 : 1, c);
-  try {
-    state_->file.execute("VACUUM INTO '" + quoted + "'");
-  } catch (const sqlite::Failure& failure) {
-    throw Error(Errc::refused, "cannot write " + name_in_quotes(path) + ": " + failure.what());
   }
 }
 

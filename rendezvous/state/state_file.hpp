@@ -2,6 +2,7 @@
 
 #include "rendezvous/state/changes.hpp"
 #include "rendezvous/state/state_contents.hpp"
+#include "rendezvous/state/state_place.hpp"
 
 #include <memory>
 #include <span>
@@ -30,8 +31,9 @@ class StateFile {
   /// Makes the changes, all or none of them, and returns when they are on disk. Throws StateLost
   /// where that cannot be said: what is on disk is then known only to the next one that opens it.
   Wrote write(std::span<const Change> changes);
-  /// A copy of what it holds, in a file that must not be there yet. Throws Error.
-  void copy_to(const std::string& path);
+  /// A copy of what it holds, in a file that must not be there yet; until it is whole it is at
+  /// `part`, where there is nothing of worth. It does not outlive this. Throws Error.
+  std::unique_ptr<Backup> copy_to(const std::string& path, const std::string& part);
 
   /// After this memory() of a journal is another one: what was kept last is gone. Throws Error.
   void forget_memory();

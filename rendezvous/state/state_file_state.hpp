@@ -5,13 +5,15 @@
 #include "runtime/base/text_hash.hpp"
 
 #include <array>
+#include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <type_traits>
 #include <vector>
 
 /// The inside of StateFile, for the files that implement it and nobody else: state_file.cpp opens
-/// and writes, state_load.cpp reads.
+/// and writes, state_load.cpp reads, state_copy.cpp copies.
 namespace dlaunch::rendezvous {
 
 /// What turns in the row of a table: any bit of what is in it, and any that is put into another.
@@ -46,6 +48,8 @@ struct StateFile::State {
 
   void prepare(sqlite::Connection::Mode mode);
   void create();
+  void upgrade();
+  bool has_drains() const { return version > 1; }
   void check_schema();
   void check_pages();
   void prepare_statements();
@@ -58,6 +62,7 @@ struct StateFile::State {
   void apply(const change::EpochClosed& c);
   void apply(const change::JobFinished& c);
   void apply(const change::JobForgotten& c);
+  void apply(const change::Drained& c);
   void apply(const change::SpaceOpened& c);
   void apply(const change::SpaceDropped& c);
   void apply(const change::Stored& c);
@@ -69,6 +74,7 @@ struct StateFile::State {
   void apply(const change::Forgot& c);
 
   void load_jobs(StateContents& into);
+  std::map<std::string, std::string> load_drains();
   using Spaces = std::map<change::Space, StateContents::Space*>;
   Spaces load_spaces(StateContents& into);
   void load_keys(const Spaces& into);
@@ -82,12 +88,13 @@ struct StateFile::State {
 
   const std::string path;
   sqlite::Connection file;
+  std::int64_t version = 0;  ///< Of its tables.
   /// The row of `service`: what is kept of jobs that are forgotten.
   std::uint64_t memory = 0, incarnation = 0, epoch = 0;
 
   sqlite::Statement begin, commit, set_service, find_job, set_job, erase_job, add_space, set_key,
-      erase_key, last_entry, first_entry, add_entry, erase_entry, set_round, set_answer,
-      forget_answers;
+      erase_key, last_entry, first_entry, add_entry, erase_entry, set_round, set_answer, set_drain,
+      erase_drain, forget_answers;
   std::vector<sqlite::Statement> drop_space;
 };
 

@@ -96,6 +96,10 @@ void StateJournal::job_forgotten(const std::string& job) {
   writer_->append(change::JobForgotten{job});
 }
 
+void StateJournal::drained(const std::string& job, const std::optional<std::string>& why) {
+  writer_->append(change::Drained{job, why});
+}
+
 store::KeptSpace StateJournal::space(const std::string& job, std::uint64_t incarnation,
                                      std::uint64_t epoch) {
   if (const auto found = found_.spaces.find({job, incarnation, epoch});

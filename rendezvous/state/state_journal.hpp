@@ -28,12 +28,19 @@ class StateJournal final : public JobJournal, private store::Commits {
   void epoch_closed(const std::string& job, std::uint64_t epoch) override;
   void job_finished(const std::string& job, int exit_code) override;
   void job_forgotten(const std::string& job) override;
+  void drained(const std::string& job, const std::optional<std::string>& why) override;
   std::string refusal() const override { return writer_->refusal(); }
   std::uint64_t memory() const override { return found_.memory; }
   store::KeptSpace space(const std::string& job, std::uint64_t incarnation,
                          std::uint64_t epoch) override;
   void forget_unclaimed() override;
   store::Commits* commits() override { return this; }
+  bool await_durable(std::uint64_t recorded, Clock::time_point deadline) override {
+    return writer_->await_durable(recorded - 1, deadline);
+  }
+  std::string back_up(const std::string& name) override { return writer_->back_up(name); }
+  BackupStatus backup() const override { return writer_->backup(); }
+  std::optional<StateFigures> figures() const override { return writer_->figures(); }
 
  private:
   /// There is always one change more, which is durable while the place is ours: what is said

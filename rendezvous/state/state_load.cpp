@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <memory>
+#include <optional>
+#include <string>
 #include <utility>
 
 namespace dlaunch::rendezvous {
@@ -31,7 +34,14 @@ void StateFile::State::load_jobs(StateContents& into) {
   epoch = row.number(2);
   require(row.integer(3) == sum_of("service", memory, incarnation, epoch), "service");
   into.memory = memory;
-  if (incarnation > 0) into.jobs.push_back({"", incarnation, epoch, std::nullopt});
+  auto drains = load_drains();
+  const auto drain_of = [&](const std::string& name) -> std::optional<std::string> {
+    const auto found = drains.extract(name);
+    if (found.empty()) return std::nullopt;
+    return found.mapped();
+  };
+  JobRecord service{"", incarnation, epoch, std::nullopt, drain_of("")};
+  if (incarnation > 0 || service.drained) into.jobs.push_back(std::move(service));
   auto job = file.prepare("SELECT job, incarnation, epoch, exit_code, sum FROM jobs");
   for (bool more = job.run(); more; more = job.next()) {
     JobRecord record{job.text(0), job.number(1), job.number(2), std::nullopt};
@@ -39,8 +49,22 @@ void StateFile::State::load_jobs(StateContents& into) {
                                      !job.is_null(3), job.integer(3)),
             "jobs");
     if (!job.is_null(3)) record.exit_code = static_cast<int>(job.integer(3));
+    record.drained = drain_of(record.job);
     into.jobs.push_back(std::move(record));
   }
+  if (!drains.empty()) throw damaged_state(path, "a row of drains belongs to no job");
+}
+
+std::map<std::string, std::string> StateFile::State::load_drains() {
+  std::map<std::string, std::string> drains;
+  if (!has_drains()) return drains;
+  auto row = file.prepare("SELECT job, why, sum FROM drains");
+  for (bool more = row.run(); more; more = row.next()) {
+    const std::string job = row.text(0), why = row.text(1);
+    require(row.integer(2) == sum_of("drains", job, why), "drains");
+    drains[job] = why;
+  }
+  return drains;
 }
 
 StateFile::State::Spaces StateFile::State::load_spaces(StateContents& into) {

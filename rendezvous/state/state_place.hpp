@@ -1,15 +1,34 @@
 #pragma once
 
+#include "rendezvous/service/job_journal.hpp"
 #include "rendezvous/state/changes.hpp"
 #include "rendezvous/state/state_contents.hpp"
 
 #include <dlaunch/error.hpp>
 
 #include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
 namespace dlaunch::rendezvous {
+
+/// A copy of all that is kept, made some of it at a time. What is written between two steps is in
+/// it, too. One that goes before it is whole leaves nothing that could be taken for a copy.
+class Backup {
+ public:
+  virtual ~Backup() = default;
+
+  /// Copies for some milliseconds. True once it is whole, safe and at its path. Throws Error.
+  virtual bool step() = 0;
+  virtual const std::string& path() const = 0;
+  struct Size {
+    std::uint64_t copied = 0, all = 0;  ///< In bytes.
+  };
+  virtual Size size() const = 0;
+};
 
 /// A place that keeps jobs and keys over a restart. Opened and read on one thread, and from then on
 /// the writer's alone, save where a call says otherwise.
@@ -39,9 +58,17 @@ class StatePlace {
   /// To be asked for after each call of write() and tend().
   virtual Obstacle obstacle() const = 0;
 
+  /// Begins a copy under this name, of letters, digits, '-' and '_', where the place has its
+  /// copies. It may be worked on between calls of write(), and does not outlive the place. Throws
+  /// Error where there can be none.
+  virtual std::unique_ptr<Backup> back_up(const std::string& name) = 0;
+
   /// Whether nobody else may have begun to serve what is kept here. Any thread may ask, at any
   /// time: what is said to clients waits while it is false.
   virtual bool is_ours() const = 0;
+  /// What there is to say of the lead; nullopt where no other process could have it. Any thread may
+  /// ask, at any time.
+  virtual std::optional<StateFigures::Lead> lead() const = 0;
 };
 
 }  // namespace dlaunch::rendezvous

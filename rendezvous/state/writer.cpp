@@ -1,5 +1,7 @@
 #include "rendezvous/state/writer.hpp"
 
+#include "runtime/base/phrases.hpp"
+
 #include <algorithm>
 #include <chrono>
 #include <iterator>
@@ -86,6 +88,12 @@ std::vector<Change> Writer::next_batch() {
   return batch;
 }
 
+bool Writer::await_durable(std::uint64_t changes, Clock::time_point deadline) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_until(lock, deadline, [&] { return ended_ || durable() >= changes; });
+  return durable() >= changes;
+}
+
 std::string Writer::refusal() const {
   if (!blocked_) return {};
   const std::lock_guard lock(mutex_);
@@ -100,27 +108,35 @@ void Writer::run(const std::stop_token& stop) {
       look();
       // It may be ours again, where it was in doubt.
       if (std::exchange(tended, due) != due) events_.written();
+      const bool copies = go_on_with_backup();
       std::vector<Change> batch;
       {
         std::unique_lock lock(mutex_);
-        const auto there_is_one = [&] { return !sealed_.empty(); };
+        const auto called = [&] { return copies || backup_asked_ || !sealed_.empty(); };
         if (due == Clock::time_point::max()) {
-          changed_.wait(lock, stop, there_is_one);
+          changed_.wait(lock, stop, called);
         } else {
-          changed_.wait_until(lock, stop, due, there_is_one);
+          changed_.wait_until(lock, stop, due, called);
         }
         if (sealed_.empty() && stop.stop_requested()) break;
         batch = next_batch();
       }
       changed_.notify_all();
       if (batch.empty()) continue;
+      const auto began = Clock::now();
       if (!write(batch, stop)) break;
-      durable_.fetch_add(batch.size(), std::memory_order_release);
+      note_commit(Clock::now() - began);
+      {
+        const std::lock_guard lock(mutex_);
+        durable_.fetch_add(batch.size(), std::memory_order_release);
+      }
+      changed_.notify_all();
       events_.written();
     }
   } catch (const StateLost& lost) {
     events_.failed(lost.what());
   }
+  if (copying_) end_backup(BackupStatus::State::failed, "dlaunchd stops");
   const std::lock_guard lock(mutex_);
   ended_ = true;
   changed_.notify_all();
@@ -131,6 +147,8 @@ bool Writer::write(const std::vector<Change>& batch, const std::stop_token& stop
     const auto wrote = place_->write(batch);
     look();
     if (wrote == StatePlace::Wrote::all) return true;
+    // What it takes of the disk may be what is missing.
+    if (copying_) end_backup(BackupStatus::State::failed, "the state itself cannot be written now");
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, stop, pause, [] { return false; });
     if (stop.stop_requested()) return false;
@@ -149,6 +167,72 @@ void Writer::look() {
     obstacle_ = std::move(now);
     blocked_ = !obstacle_.why.empty();
   }
+}
+
+// ---- How it does ----
+
+void Writer::note_commit(Clock::duration took) {
+  const std::lock_guard lock(mutex_);
+  commits_.add(took);
+}
+
+StateFigures Writer::figures() const {
+  const std::lock_guard lock(mutex_);
+  return {commits_, blocked_, place_->lead()};
+}
+
+// ---- A backup, a step of it after each batch ----
+
+std::string Writer::back_up(const std::string& name) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (backup_.state == BackupStatus::State::under_way) {
+      return "the backup " + in_quotes(backup_.name) + " is under way; one is made at a time";
+    }
+    backup_ = {BackupStatus::State::under_way, name, "it begins"};
+    backup_asked_ = true;
+  }
+  changed_.notify_all();
+  return {};
+}
+
+BackupStatus Writer::backup() const {
+  const std::lock_guard lock(mutex_);
+  return backup_;
+}
+
+bool Writer::go_on_with_backup() {
+  std::unique_lock lock(mutex_);
+  const bool begins = std::exchange(backup_asked_, false);
+  const std::string name = backup_.name;
+  lock.unlock();
+  if (!begins && !copying_) return false;
+  try {
+    if (begins) copying_ = place_->back_up(name);
+    const bool whole = copying_->step();
+    const auto [copied, all] = copying_->size();
+    if (whole) {
+      end_backup(BackupStatus::State::saved,
+                 "saved in " + in_quotes(copying_->path()) + ": " + std::to_string(all) + " bytes");
+      return false;
+    }
+    lock.lock();
+    backup_.sentence = std::to_string(copied) + " of " + std::to_string(all) + " bytes are copied";
+  } catch (const Error& error) {
+    end_backup(BackupStatus::State::failed, error.what());
+    return false;
+  }
+  return true;
+}
+
+void Writer::end_backup(BackupStatus::State state, const std::string& sentence) {
+  copying_.reset();
+  const bool saved = state == BackupStatus::State::saved;
+  events_.log(saved ? LogLine::Level::info : LogLine::Level::error,
+              "backup " + in_quotes(backup_.name) + (saved ? ": " : " failed: ") + sentence);
+  const std::lock_guard lock(mutex_);
+  backup_.state = state;
+  backup_.sentence = sentence;
 }
 
 }  // namespace dlaunch::rendezvous

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "rendezvous/service/job_journal.hpp"
 #include "rendezvous/service/service.hpp"
 #include "rendezvous/state/state_place.hpp"
 
@@ -39,12 +40,18 @@ class Writer {
   /// As store::Commits::seal.
   void seal();
   std::uint64_t recorded() const { return recorded_; }
+  /// As JobJournal::back_up. What was sealed before is in the copy.
+  std::string back_up(const std::string& name);
 
   // ---- Called on any thread ----
 
   std::uint64_t durable() const { return durable_.load(std::memory_order_acquire); }
+  /// Waits until so many changes are; false at the deadline, and where no more will be.
+  bool await_durable(std::uint64_t changes, Clock::time_point deadline);
   bool is_ours() const { return place_->is_ours(); }
   std::string refusal() const;
+  BackupStatus backup() const;
+  StateFigures figures() const;
 
  private:
   /// What is written as a whole or not at all.
@@ -59,8 +66,12 @@ class Writer {
   void run(const std::stop_token& stop);
   /// False where it was told to stop before the batch was written.
   bool write(const std::vector<Change>& batch, const std::stop_token& stop);
+  void note_commit(Clock::duration took);
   /// Asks the place what is in its way, and says what is new about that.
   void look();
+  /// A step of the backup that was asked for. True while there is more to copy.
+  bool go_on_with_backup();
+  void end_backup(BackupStatus::State state, const std::string& sentence);
 
   const std::unique_ptr<StatePlace> place_;
   const Events events_;
@@ -74,6 +85,10 @@ class Writer {
   std::deque<Seal> sealed_;
   std::size_t sealed_bytes_ = 0;
   bool ended_ = false;  ///< The thread takes no further batch.
+  Histogram commits_;
+  BackupStatus backup_;
+  bool backup_asked_ = false;        ///< The thread has yet to begin it.
+  std::unique_ptr<Backup> copying_;  ///< The thread's own.
 
   std::atomic<std::uint64_t> durable_ = 0;
   StatePlace::Obstacle obstacle_;      ///< Changed with the lock, by the thread alone.

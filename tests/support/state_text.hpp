@@ -12,7 +12,8 @@ inline std::string shown(const rendezvous::StateContents& contents) {
   for (const auto& job : contents.jobs) {
     out += "job " + job.job + " " + std::to_string(job.incarnation) + " " +
            std::to_string(job.epoch) + " " +
-           (job.exit_code ? std::to_string(*job.exit_code) : "-") + "\n";
+           (job.exit_code ? std::to_string(*job.exit_code) : "-") +
+           (job.drained ? " " + *job.drained : "") + "\n";
   }
   for (const auto& [name, space] : contents.spaces) {
     out += "space " + name.job + " " + std::to_string(name.incarnation) + " " +

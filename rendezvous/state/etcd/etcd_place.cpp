@@ -24,6 +24,9 @@ constexpr auto look_interval = 250ms;
 constexpr std::size_t page_rows = 1000;
 
 constexpr std::string_view leader_key = "leader", commits_key = "commits", rows_prefix = "rows/";
+/// What rows there may be. Without this key it is version 1, which has no rows of drains.
+constexpr std::string_view version_key = "version";
+constexpr std::uint64_t rows_version = 2;
 /// The transactions of a batch that takes several: written before the first, erased after the
 /// last, and complete when the first of these two keys is there.
 constexpr std::string_view log_key = "log", log_prefix = "log/";
@@ -122,6 +125,16 @@ Clock::time_point EtcdPlace::tend() {
 
 StatePlace::Obstacle EtcdPlace::obstacle() const { return obstacle_; }
 
+std::optional<StateFigures::Lead> EtcdPlace::lead() const {
+  return StateFigures::Lead{lead_.is_ours(), lead_.left(), gateway_.member()};
+}
+
+std::unique_ptr<Backup> EtcdPlace::back_up(const std::string&) {
+  throw Error(Errc::refused, "a backup of " + name_ +
+                                 " is etcd's own: 'etcdctl snapshot save FILE' makes one while "
+                                 "dlaunchd runs");
+}
+
 /// The reason is that of the first failure: each member has one of its own.
 void EtcdPlace::unreachable(const Failure& failure) {
   const std::string over = name_ + " is reached again";
@@ -191,9 +204,22 @@ void EtcdPlace::each_below(std::string_view below, std::int64_t revision,
   }
 }
 
+void EtcdPlace::require_version(const std::string& version) const {
+  if (number_of(version) <= rows_version) return;
+  throw Error(Errc::refused, "the state in " + name_ + " has version " + version +
+                                 ", and this dlaunchd knows " + std::to_string(rows_version) +
+                                 ": use the dlaunchd that made it");
+}
+
 StateContents EtcdPlace::load() {
   try {
+    const auto version = value_of(std::string(version_key)).value_or("1");
+    require_version(version);
     finish_interrupted();
+    if (number_of(version) < rows_version) {
+      keep_lead();
+      make({{Operation::Kind::put, std::string(version_key), std::to_string(rows_version)}});
+    }
     each_below(rows_prefix, 0, [this](const std::string& key, const std::string& value) {
       rows_.found(key, value);
     });
@@ -246,6 +272,9 @@ StateContents EtcdPlace::read(const Servers& servers) {
     place.each_below("", revision, [&](std::string key, std::string value) {
       all.insert_or_assign(std::move(key), std::move(value));
     });
+    if (const auto version = all.find(std::string(version_key)); version != all.end()) {
+      place.require_version(version->second);
+    }
     std::string log;
     for (auto at = all.lower_bound(std::string(log_prefix));
          at != all.end() && at->first.starts_with(log_prefix); ++at) {

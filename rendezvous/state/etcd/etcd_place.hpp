@@ -43,7 +43,10 @@ class EtcdPlace final : public StatePlace {
   Wrote write(std::span<const Change> changes) override;
   Clock::time_point tend() override;
   Obstacle obstacle() const override;
+  /// Throws: etcd has its own.
+  std::unique_ptr<Backup> back_up(const std::string& name) override;
   bool is_ours() const override { return lead_.is_ours(); }
+  std::optional<StateFigures::Lead> lead() const override;
 
  private:
   /// The transactions of a batch, of which some may be made already.
@@ -59,6 +62,8 @@ class EtcdPlace final : public StatePlace {
   Json range(const std::string& key, const std::string& end, std::int64_t revision,
              std::size_t limit);
   std::optional<std::string> value_of(const std::string& key);
+  /// Throws Error where the state is of a later version than is known here.
+  void require_version(const std::string& version) const;
   void finish_interrupted();
   void begin_commits();
   void each_below(std::string_view below, std::int64_t revision,

@@ -126,20 +126,23 @@ Json Gateway::ask(std::string_view path, const Json& body, Clock::time_point dea
       throw Failure(kind_of(reply.status, code, message), clipped(message));
     } catch (const Failure& failure) {
       if (failure.kind() != Failure::Kind::unreachable) throw;
-      why = host_port(servers_[current_].host, servers_[current_].port) + ": " + failure.what();
+      why = member() + ": " + failure.what();
     } catch (const Error& error) {
       why = error.what();
     }
   }
 }
 
+std::string Gateway::member() const {
+  const auto& server = servers_[current_];
+  return host_port(server.host, server.port);
+}
+
 Gateway::Reply Gateway::post(std::string_view path, const std::string& body,
                              Clock::time_point deadline) {
   if (socket_ && !is_usable(socket_.get())) socket_.reset();
   if (!socket_) connect(deadline);
-  const auto& server = servers_[current_];
-  send("POST /v3" + std::string(path) +
-           " HTTP/1.1\r\nHost: " + host_port(server.host, server.port) +
+  send("POST /v3" + std::string(path) + " HTTP/1.1\r\nHost: " + member() +
            "\r\nContent-Type: application/json\r\nContent-Length: " + std::to_string(body.size()) +
            "\r\n\r\n" + body,
        deadline);

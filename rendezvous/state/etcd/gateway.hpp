@@ -6,6 +6,7 @@
 
 #include <dlaunch/error.hpp>
 
+#include <atomic>
 #include <cstddef>
 #include <string>
 #include <string_view>
@@ -22,6 +23,8 @@ class Gateway {
   /// POSTs to a path below /v3, as "/kv/range". A request may reach several members, or one of them
   /// late, so it has to mean the same however often it is carried out. Throws Failure.
   Json ask(std::string_view path, const Json& body, Clock::time_point deadline);
+  /// The member that is asked now: "10.0.0.1:2379". Any thread, at any time.
+  std::string member() const;
 
  private:
   struct Reply {
@@ -35,7 +38,7 @@ class Gateway {
   Reply receive(Clock::time_point deadline) const;
 
   const std::vector<Servers::Server> servers_;
-  std::size_t current_ = 0;
+  std::atomic<std::size_t> current_ = 0;
   unique_fd socket_;
 };
 

@@ -1,5 +1,6 @@
 #include "rendezvous/state/etcd/lead.hpp"
 
+#include <algorithm>
 #include <ctime>
 
 namespace dlaunch::rendezvous::etcd {
@@ -83,6 +84,8 @@ void Lead::give_up() {
   }
 }
 
-bool Lead::is_ours() const { return now_ms() < ours_until_ms_; }
+Clock::duration Lead::left() const {
+  return std::chrono::milliseconds(std::max<std::int64_t>(0, ours_until_ms_ - now_ms()));
+}
 
 }  // namespace dlaunch::rendezvous::etcd

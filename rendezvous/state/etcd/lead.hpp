@@ -43,7 +43,9 @@ class Lead {
 
   /// Whether nobody else can have begun to lead: the lease as seen from here, where it began when
   /// it was asked for. Any thread, at any time.
-  bool is_ours() const;
+  bool is_ours() const { return left() > Clock::duration::zero(); }
+  /// How long that will be so, unless it is renewed; zero: it is not so.
+  Clock::duration left() const;
   void doubt() { ours_until_ms_ = 0; }
 
  private:

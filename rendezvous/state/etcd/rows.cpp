@@ -15,10 +15,10 @@
 namespace dlaunch::rendezvous::etcd {
 namespace {
 
-// ---- The names of rows: "m", "j/JOB", and in a namespace "s/NUMBER/" with a letter behind ----
+// ---- The names of rows: "m", "j/JOB", "d/JOB", and in a namespace "s/NUMBER/" with a letter ----
 
 constexpr std::size_t hex_size = 16, piece_size = 4;
-constexpr std::string_view service_row = "m", job_rows = "j/", space_rows = "s/";
+constexpr std::string_view service_row = "m", job_rows = "j/", drain_rows = "d/", space_rows = "s/";
 constexpr std::size_t no_limit = std::numeric_limits<std::uint32_t>::max();
 
 std::string hex(std::uint64_t number, std::size_t digits = hex_size) {
@@ -129,6 +129,10 @@ void Rows::put_job(const JobRecord& record, Batch& batch) {
       batch);
 }
 
+void Rows::end_drain(const std::string& job, Batch& batch) {
+  if (drains_.erase(job) != 0) erase(std::string(drain_rows) + job, batch);
+}
+
 struct Rows::Apply {
   Rows& rows;
   Batch& batch;
@@ -144,12 +148,14 @@ struct Rows::Apply {
       record.incarnation = c.incarnation;
       record.exit_code.reset();
     });
+    rows.end_drain(c.job, batch);
   }
   void operator()(const change::EpochClosed& c) const {
     change_job(c.job, [&](JobRecord& record) { record.epoch = c.epoch; });
   }
   void operator()(const change::JobFinished& c) const {
     change_job(c.job, [&](JobRecord& record) { record.exit_code = c.exit_code; });
+    rows.end_drain(c.job, batch);
   }
   /// Its numbers stay behind: they are never given again.
   void operator()(const change::JobForgotten& c) const {
@@ -160,6 +166,12 @@ struct Rows::Apply {
     rows.jobs_.erase(found);
     rows.put_service(batch);
     rows.erase(std::string(job_rows) + c.job, batch);
+    rows.end_drain(c.job, batch);
+  }
+  void operator()(const change::Drained& c) const {
+    if (!c.why) return rows.end_drain(c.job, batch);
+    rows.drains_[c.job] = *c.why;
+    rows.put(std::string(drain_rows) + c.job, payload_of(*c.why), batch);
   }
   void operator()(const change::SpaceOpened& c) const {
     rows.put(rows_of(c.space), payload_of(c.job, c.incarnation, c.epoch), batch);
@@ -255,6 +267,10 @@ void Rows::take_row(std::string_view row, BytesView payload) {
     jobs_[record.job] = std::move(record);
     return;
   }
+  if (row.starts_with(drain_rows)) {
+    drains_[std::string(row.substr(drain_rows.size()))] = text(in);
+    return require(in.complete(), row);
+  }
   require(row.starts_with(space_rows), row);
   take_in_space(row, payload);
 }
@@ -324,8 +340,18 @@ StateContents Rows::contents() {
   answers_.clear();
   spaces_.clear();
   contents_.memory = memory_.value_or(0);
-  if (incarnation_ > 0) contents_.jobs.push_back({"", incarnation_, epoch_, {}});
+  if (incarnation_ > 0 || drains_.contains("")) {
+    contents_.jobs.push_back({"", incarnation_, epoch_, {}});
+  }
   for (const auto& [name, record] : jobs_) contents_.jobs.push_back(record);
+  for (auto& record : contents_.jobs) {
+    if (const auto found = drains_.find(record.job); found != drains_.end()) {
+      record.drained = found->second;
+    }
+  }
+  for (const auto& [job, why] : drains_) {
+    require(job.empty() || jobs_.contains(job), std::string(drain_rows) + job);
+  }
   return std::exchange(contents_, {});
 }
 

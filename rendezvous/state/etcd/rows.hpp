@@ -44,6 +44,7 @@ class Rows {
   void erase_all(const std::string& rows, Batch& batch);
   void put_job(const JobRecord& record, Batch& batch);
   void put_service(Batch& batch);
+  void end_drain(const std::string& job, Batch& batch);
 
   std::size_t pieces_of(std::string_view row) const;
   void take(std::string_view row, BytesView value);
@@ -55,6 +56,7 @@ class Rows {
   std::optional<std::uint64_t> memory_;
   std::uint64_t incarnation_ = 0, epoch_ = 0;  ///< The highest of jobs that are forgotten.
   std::map<std::string, JobRecord, std::less<>> jobs_;
+  std::map<std::string, std::string, std::less<>> drains_;  ///< Why, by job.
   std::map<std::pair<SpaceNumber, std::string>, Queue> queues_;
   std::map<std::string, std::size_t, std::less<>> pieces_;  ///< Of rows that have more than one.
 

@@ -3,6 +3,7 @@ import os
 import pathlib
 import random
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -137,30 +138,98 @@ def away(gate, build):
                together * 2 <= len(gaps[3:]))
 
 
-def resume(gate, build):
+class Client:
+    """A node whose rank writes to the store and reads it all the time, and when it was answered."""
+
+    def __init__(self, build, port, nodes, end_file):
+        self.process = subprocess.Popen(
+            [str(build / "bin/dlaunch"), "--nnodes", str(nodes), "--rdzv-endpoint", f"127.0.0.1:{port}", "--rdzv-id",
+             "resume", "--rdzv-role", "join", str(build / "tests/steady"), end_file, "20"],
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        self.answers, self.forgot = [], False
+        threading.Thread(target=self.read, daemon=True).start()
+
+    def read(self):
+        for line in self.process.stdout:
+            if " stored " in line:
+                self.answers.append(time.monotonic())
+            self.forgot |= " LOST " in line
+
+    def first_after(self, moment):
+        """When it was first answered after that; null where it was not yet."""
+        return next((answered for answered in self.answers if answered > moment), None)
+
+
+def etcd_at(folder):
+    """An etcd of one member, and the value of --state for it; null where there is none on this machine."""
+    program = shutil.which("etcd")
+    if program is None:
+        return None, None
+    client, peer = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
+    member = subprocess.Popen(
+        [program, "--data-dir", f"{folder}/etcd", "--listen-client-urls", client, "--advertise-client-urls", client,
+         "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", f"default={peer}"],
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return member, f"etcd:{client}"
+
+
+def resumed(build, port, state, standby):
+    """Of each kill the seconds until every client was answered again; nothing where one was not, or has lost a key."""
     nodes, kills, took = 8, 3, []
+    options = ["--state", state]
     with tempfile.TemporaryDirectory() as folder:
-        port, options = free_port(), ["--state", f"sqlite:{folder}/state.db"]
-        daemon = daemon_at(build, port, *options)
-        jobs = [Launched(build, ["--nnodes", str(nodes), "--rdzv-endpoint", f"127.0.0.1:{port}", "--rdzv-id",
-                                 "resume"], token_of("resume")) for _ in range(nodes)]
-        for job in jobs:
-            job.lines("READY", 1)
-        for _ in range(kills):
-            began = time.monotonic()
-            daemon.kill()
-            daemon.communicate()
-            daemon = daemon_at(build, port, *options)
-            for line in daemon.stderr:
-                if f"goes on with all {nodes} nodes" in line:
-                    took.append(time.monotonic() - began)
-                    break
-        for job in jobs:
-            job.end()
-        daemon.kill()
-        daemon.communicate()
-    gate.is_so("resume: every node was back each time", len(took) == kills)
-    gate.holds("resume: kill -9 of the daemon until all its nodes are back", max(took, default=GIVE_UP_S), 2, "s")
+        end_file = f"{folder}/end"
+        daemons = [daemon_at(build, port, *options)]
+        clients = [Client(build, port, nodes, end_file) for _ in range(nodes)]
+        try:
+            until(lambda: all(client.answers for client in clients))
+            for _ in range(kills):
+                if standby:
+                    daemons.append(daemon_at(build, port, *options))
+                killed_at = time.monotonic()
+                end(daemons.pop(0))
+                if standby:
+                    any(" fds=" in line for line in daemons[0].stderr)  # It is read until then.
+                else:
+                    daemons.append(daemon_at(build, port, *options))
+                back_at = time.monotonic()
+                until(lambda back_at=back_at: all(client.first_after(back_at) for client in clients))
+                answered = [client.first_after(back_at) for client in clients]
+                if all(answered):
+                    took.append(max(answered) - killed_at)
+            pathlib.Path(end_file).touch()
+            codes = [client.process.wait(GIVE_UP_S) for client in clients]
+        except subprocess.TimeoutExpired:
+            codes = [None]
+        finally:
+            for each in [*(client.process for client in clients), *daemons]:
+                end(each)
+    good = len(took) == kills and codes == [0] * nodes and not any(client.forgot for client in clients)
+    return took if good else []
+
+
+def end(process):
+    process.kill()
+    process.wait()
+
+
+def resume(gate, build):
+    with tempfile.TemporaryDirectory() as folder:
+        took = resumed(build, free_port(), f"sqlite:{folder}/state.db", standby=False)
+        gate.is_so("resume: sqlite: every client went on each time, with all of its keys", bool(took))
+        gate.holds("resume: sqlite: kill -9 of the daemon until all clients are answered",
+                   max(took, default=GIVE_UP_S), 2, "s")
+        member, state = etcd_at(folder)
+        if member is None:
+            print("resume: etcd: skipped: there is no etcd")
+            return
+        try:
+            took = resumed(build, free_port(), state, standby=True)
+        finally:
+            end(member)
+        gate.is_so("resume: etcd: every client went on each time, with all of its keys", bool(took))
+        gate.holds("resume: etcd: kill -9 of the daemon that leads until all clients are answered by the next",
+                   max(took, default=GIVE_UP_S), 11, "s")
 
 
 class Wire:

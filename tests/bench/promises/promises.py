@@ -9,7 +9,8 @@ than FACTOR (3) times its bound, or did not come true at all. The promises:
   worker    kill -9 of a worker: its siblings have SIGTERM within 1 s, and nothing is left 1 s after the grace period
   agent     kill -9 of an agent: its workers and what they forked are dead within 2 s, the other node ends within 6 s
   away      a dlaunchd that is away: its agents try again at least every 5 s, and not all at the same moments
-  resume    kill -9 of a dlaunchd with its state on disk: its nodes are back within 2 s of it
+  resume    kill -9 of a dlaunchd with its state on disk: all its clients are answered within 2 s of it, and of one with
+            its state in etcd by the one that follows within 11 s (it leads within 6, agents try every 5)
   silent    a connection that goes silent without an end: its agent connects anew within 7 s, and the other node has
             ended within 6 s
   rank      a rank is killed in a collective: each other one has an error within 1 s on its node, 2 s on another; a

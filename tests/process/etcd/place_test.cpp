@@ -9,6 +9,7 @@
 
 #include <chrono>
 #include <csignal>
+#include <functional>
 #include <memory>
 #include <stop_token>
 #include <string>
@@ -211,6 +212,38 @@ TEST_CASE("what a member was asked before it stood still is not made when it goe
     late.ask("/kv/range", Json::object({{"key", "YQ=="}}), Clock::now() + patience);
     CHECK(contains(shown(EtcdPlace::read(servers)), "key k=new"));
   }
+}
+
+TEST_CASE("the state says which version it has, and a later one is not touched") {
+  if (!EtcdCluster::is_there()) return;
+  const EtcdCluster cluster(1);
+  const auto servers = cluster.servers();
+  Other other(servers);
+  {
+    const auto place = lead(servers, "one");
+    place->load();
+    const std::vector<Change> drained = {change::JobOpened{"a", 7},
+                                         change::Drained{"a", "being drained"},
+                                         change::Drained{"", "drained, too"}};
+    REQUIRE(place->write(drained) == StatePlace::Wrote::all);
+  }
+  CHECK(etcd::bytes_in(other.get("version").at("kvs").at(0), "value") == "2");
+  const std::string all = shown(EtcdPlace::read(servers));
+  CHECK(contains(all, "job  0 0 - drained, too\njob a 7 0 - being drained\n"));
+  // Of a dlaunchd that had no drains.
+  other.put("version", "1");
+  CHECK(shown(lead(servers, "two")->load()) == all);
+  CHECK(etcd::bytes_in(other.get("version").at("kvs").at(0), "value") == "2");
+  other.put("version", "3");
+  const auto later = lead(servers, "three");
+  for (const auto& reads : {std::function<void()>([&] { later->load(); }),
+                            std::function<void()>([&] { EtcdPlace::read(servers); })}) {
+    CHECK_THROWS_WITH_AS(reads(),
+                         doctest::Contains("has version 3, and this dlaunchd knows 2: use the "
+                                           "dlaunchd that made it"),
+                         Error);
+  }
+  CHECK(etcd::bytes_in(other.get("version").at("kvs").at(0), "value") == "3");
 }
 
 TEST_CASE("a state that is damaged is not served") {

@@ -1,8 +1,7 @@
 // dlaunch ctl: an operator looks at a daemon's jobs and acts on them, and real nodes follow.
 #include "launcher/report/daemon_jobs.hpp"
 #include "launcher/subcommands/daemon_http.hpp"
-#include "tests/process/daemon.hpp"
-#include "tests/process/nodes.hpp"
+#include "tests/process/subcommands/operated.hpp"
 #include "tests/support/expect.hpp"
 #include "tests/support/free_port.hpp"
 #include "tests/support/secret_file.hpp"
@@ -15,47 +14,8 @@ using namespace dlaunch;
 using namespace dlaunch::process_test;
 using testing::contains;
 
-namespace {
-
-const std::string token = "0123456789abcdef0123456789abcdef";
-
-struct Said {
-  int code = 0;
-  std::string out, err;
-};
-
-/// A daemon on which the operator ada may act, and her tool.
-class Cluster {
- public:
-  Said ctl(Strings words) const {
-    words.insert(words.begin(), "ctl");
-    words.insert(words.end(), {"--endpoint", http(), "--token-file", operators.path()});
-    return run(std::move(words));
-  }
-  static Said run(Strings words) {
-    Job asking(std::move(words), Job::Environment{});
-    Said said;
-    said.code = asking.wait().code;
-    said.out = asking.out();
-    said.err = asking.err();
-    return said;
-  }
-  std::string http() const {
-    const auto at = said_.find("http=") + 5;
-    return said_.substr(at, said_.find(' ', at) - at);
-  }
-
-  testing::SecretFile operators{"ada " + token};
-  Daemon daemon{{"--http", "127.0.0.1:0", "--http-token-file", operators.path()}};
-
- private:
-  const std::string said_ = daemon.job().err();
-};
-
-}  // namespace
-
 TEST_CASE("a job is shown, drained and stopped, and its nodes say by whom") {
-  Cluster cluster;
+  OperatedDaemon cluster;
   const std::string mark = unique_token();
   const auto line = [&](const std::string& id) {
     return cluster.daemon.line("my-job", {"--nnodes", "1:3", "--node-id", id},
@@ -93,7 +53,7 @@ TEST_CASE("a job is shown, drained and stopped, and its nodes say by whom") {
 }
 
 TEST_CASE("a node is evicted: its workers end, and the others go on without it") {
-  Cluster cluster;
+  OperatedDaemon cluster;
   const std::string mark = unique_token();
   const auto line = [&](const std::string& id) {
     return cluster.daemon.line("j", {"--nnodes", "1:2", "--node-id", id}, {victim(), "wait", mark});
@@ -113,7 +73,7 @@ TEST_CASE("a node is evicted: its workers end, and the others go on without it")
 }
 
 TEST_CASE("a daemon is drained and resumed") {
-  Cluster cluster;
+  OperatedDaemon cluster;
   CHECK(contains(cluster.ctl({"drain"}).out, "no new job is taken until it is resumed"));
   const auto line = cluster.daemon.line(
       "j", {"--nnodes", "1:2", "--rdzv-conf", "last_call_timeout=0"}, {"/bin/true"});
@@ -126,10 +86,10 @@ TEST_CASE("a daemon is drained and resumed") {
 }
 
 TEST_CASE("what cannot be done is said in a sentence, with a code") {
-  Cluster cluster;
+  OperatedDaemon cluster;
   const auto said = [](Strings words) {
     words.insert(words.begin(), "ctl");
-    return Cluster::run(std::move(words));
+    return OperatedDaemon::run(std::move(words));
   };
   CHECK(said({}).code == 64);
   CHECK(contains(said({}).err, "one word says what to do: jobs, job, stop, drain, resume, remove"));

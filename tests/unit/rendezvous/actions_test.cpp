@@ -59,7 +59,8 @@ std::string asked(const PageRequest& what) {
   }
   const auto& action = std::get<Action>(read);
   return std::string(name_of(action.kind)) + " job=" + action.job + " node=" + action.node +
-         " reason=" + action.reason + " by=" + action.by + " from=" + action.from;
+         (action.backup.empty() ? "" : " backup=" + action.backup) + " reason=" + action.reason +
+         " by=" + action.by + " from=" + action.from;
 }
 
 struct Loop {
@@ -125,6 +126,8 @@ TEST_CASE("what a request asks") {
   CHECK(asked(request("POST", "/api/v1/jobs/j/nodes/h%3A1/evict")) ==
         "evict job=j node=h:1 reason=" + by);
   CHECK(asked(request("POST", "/api/v1/drain")) == "drain-all job= node= reason=" + by);
+  CHECK(asked(request("POST", "/api/v1/backups/2026-11-24_a?reason=x")) ==
+        "backup job= node= backup=2026-11-24_a reason=x" + by);
   CHECK(asked(request("DELETE", "/api/v1/drain")) == "resume-all job= node= reason=" + by);
   CHECK(asked(request("POST", "/api/v1/drain", "bearer  bob-0123456789abcdef")).find("by=bob") !=
         std::string::npos);
@@ -147,6 +150,11 @@ TEST_CASE("a request that may not act is told why, and one that makes no sense, 
     starts(request("POST", target), "404 there is no such action; there are POST");
   }
   starts(request("DELETE", "/api/v1/jobs/j/stop"), "404 ");
+  starts(request("DELETE", "/api/v1/backups/nightly"), "404 ");
+  for (const auto* target : {"/api/v1/backups/..", "/api/v1/backups/a.db", "/api/v1/backups/a%2Fb",
+                             "/api/v1/backups/a%00", "/api/v1/backups/%C3%A4"}) {
+    starts(request("POST", target), "400 a backup's name has at most 64 letters");
+  }
   starts(request("POST", "/healthz", ""), "405 this page is read by GET and HEAD");
   starts(request("POST", "/api/v1/drain?reason=%0a"), "400 a reason has at most 256 bytes");
   starts(request("POST", "/api/v1/drain?reason=%"), "400 ");

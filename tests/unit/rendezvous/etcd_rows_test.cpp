@@ -129,7 +129,11 @@ TEST_CASE("what was written is found again, in whichever order keys are") {
        change::Answered{1, 9, 0, 4, {}, bytes_of("y")}});
   place.write({change::Popped{1, "q"}, change::Pushed{1, "q", bytes_of("3")},
                change::Completed{1, true, "g", 2, std::make_shared<const Bytes>(5), ""},
-               change::JobFinished{"b", -4}});
+               change::JobFinished{"b", -4}, change::Drained{"a", "by ada"},
+               change::Drained{"", "by bob"}});
+  CHECK(place.reopened().find("job  0 0 - by bob\njob a 7 3 - by ada\njob b 8 0 -4\n") !=
+        std::string::npos);
+  place.write({change::Drained{"a", std::nullopt}, change::Drained{"", std::nullopt}});
   const std::string before = place.reopened();
   CHECK(before.find("job a 7 3 -\njob b 8 0 -4\nspace a 7 3 1\n") != std::string::npos);
   CHECK(before.find("entry q/0 x\nentry q 2\nentry q 3\n") != std::string::npos);

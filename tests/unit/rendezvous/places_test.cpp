@@ -7,7 +7,9 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -27,12 +29,18 @@ class Life {
 
   std::vector<Change> batch() {
     std::vector<Change> changes;
+    if (below(3) == 0) changes.emplace_back(change::Drained{"", drain()});
+    if (!jobs_.empty()) changes.emplace_back(change::Drained{*jobs_.begin(), drain()});
     if (opened_ == dropped_) changes.emplace_back(opened());
     for (auto left = below(40); left > 0; --left) changes.push_back(next());
     return changes;
   }
 
  private:
+  std::optional<std::string> drain() {
+    if (below(2) == 0) return std::nullopt;
+    return "drained " + std::to_string(below(100));
+  }
   std::uint64_t below(std::uint64_t limit) { return random_() % limit; }
   std::string word() { return "w" + std::to_string(below(4)); }
   Bytes bytes() {
@@ -48,8 +56,11 @@ class Life {
     const std::string queue = word();
     long& waiting = queues_[queue];
     switch (below(12)) {
-      case 0:
-        return change::JobOpened{word(), below(100)};
+      case 0: {
+        const std::string job = word();
+        jobs_.insert(job);
+        return change::JobOpened{job, below(100)};
+      }
       case 1:
         return change::EpochClosed{word(), below(100)};
       case 2:
@@ -81,7 +92,11 @@ class Life {
         return change::Answered{space, session, answers_[session]++, below(100), {}, bytes()};
       }
       default:
-        if (opened_ == space || below(20) != 0) return change::JobForgotten{word()};
+        if (opened_ == space || below(20) != 0) {
+          const std::string job = word();
+          jobs_.erase(job);
+          return change::JobForgotten{job};
+        }
         queues_.clear();
         answers_.clear();
         return change::SpaceDropped{++dropped_};
@@ -90,6 +105,7 @@ class Life {
 
   std::minstd_rand random_;
   change::Space opened_ = 0, dropped_ = 0;
+  std::set<std::string> jobs_;  ///< That were opened, and not forgotten.
   std::map<std::string, long> queues_;
   std::map<std::uint64_t, std::uint64_t> answers_;
 };

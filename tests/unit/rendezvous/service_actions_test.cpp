@@ -1,5 +1,6 @@
 // What operators' actions do to jobs, by real sockets.
 #include "rendezvous/service/actions.hpp"
+#include "rendezvous/service/job_journal.hpp"
 #include "tests/support/agent_peer.hpp"
 
 #include <string>
@@ -129,7 +130,7 @@ TEST_CASE("a service that is drained takes no new job until it is resumed") {
   ServiceThread service;
   Pair job(service, "job", 10);
   CHECK(act(service, Kind::drain_all).sentence ==
-        "no new job is taken until it is resumed, or dlaunchd is started again; 1 job may end");
+        "no new job is taken until it is resumed; 1 job may end");
   CHECK(act(service, Kind::drain_all).sentence == "no new job is taken already");
   CHECK(service.on_loop([](rendezvous::Service& live) { return live.draining(); }));
   AgentPeer late(service.address, "late", 20);
@@ -146,4 +147,75 @@ TEST_CASE("a service that is drained takes no new job until it is resumed") {
     return 0;
   });
   CHECK(service.logged("", "action resume-all"));
+}
+
+TEST_CASE("drains outlive the service, and end with what they are about") {
+  rendezvous::MemoryJournal journal;
+  message::Join a = node("a", 2, 1), b = node("b", 2, 1);
+  std::uint64_t epoch = 0;
+  {
+    ServiceThread service({}, &journal);
+    const Pair job(service, "job", 10, a, b);
+    epoch = job.epoch;
+    a.holding = job.place_a.admission;
+    b.holding = job.place_b.admission;
+    CHECK(act(service, Kind::drain, "job", "", "maintenance").result == Result::done);
+    CHECK(act(service, Kind::drain_all).result == Result::done);
+  }
+  // Twice: what the second knows it has from the first.
+  for (int start = 0; start < 2; ++start) {
+    ServiceThread service({}, &journal);
+    CHECK(service.on_loop([](rendezvous::Service& live) {
+      return live.draining() && live.drained_before() == "drained by operator 'ada'";
+    }));
+    AgentPeer late(service.address, "late", 20);
+    late.welcome();
+    late.tell(node("x", 1));
+    CHECK(late.hear<message::Refused>().reason.find("is being drained") != std::string::npos);
+    // Its nodes have a place in it; others have not.
+    AgentPeer first(service.address, "job", 10), second(service.address, "job", 11);
+    first.welcome();
+    first.tell(a);
+    CHECK(service.logged("job",
+                         "the job is being drained by operator 'ada': maintenance; it goes "
+                         "on to the end of epoch " +
+                             std::to_string(epoch)));
+    AgentPeer other(service.address, "job", 12);
+    other.welcome();
+    other.tell(node("c", 2, 1));
+    CHECK(other.hear<message::Refused>().reason.find(
+              "is being drained by operator 'ada': maintenance: no node is let in") !=
+          std::string::npos);
+    second.welcome();
+    second.tell(b);
+    CHECK(service.logged("job", "goes on with all 2 nodes"));
+    if (start == 0) continue;
+    // A failure: there would be a restart left.
+    first.tell(ended(epoch, Outcome::failed, 3));
+    second.tell(ended(epoch, Outcome::stopped));
+    CHECK(first.hear<message::Finished>().exit_code == 3);
+    CHECK(act(service, Kind::resume_all).sentence == "new jobs are taken again");
+  }
+  ServiceThread service({}, &journal);
+  CHECK_FALSE(service.on_loop([](rendezvous::Service& live) { return live.draining(); }));
+  Pair job(service, "job", 30, node("a", 2, 1), node("b", 2, 1));
+  CHECK_FALSE(service.jobs().front().status.draining);
+  job.succeed();
+}
+
+TEST_CASE("a job that takes the id of one that was drained and is gone is not drained") {
+  rendezvous::MemoryJournal journal;
+  {
+    ServiceThread service({}, &journal);
+    const Pair job(service, "job", 10);
+    CHECK(act(service, Kind::drain, "job").result == Result::done);
+    CHECK(journal.load().front().drained == "being drained by operator 'ada'");
+    // As it begins anew under its id.
+    CHECK(act(service, Kind::stop, "job").result == Result::done);
+    CHECK_FALSE(service.on_loop(
+        [&](rendezvous::Service&) { return journal.load().front().drained.has_value(); }));
+    Pair next(service, "job", 20);
+    CHECK_FALSE(service.jobs().front().status.draining);
+    next.succeed();
+  }
 }

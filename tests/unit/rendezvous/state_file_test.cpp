@@ -1,6 +1,7 @@
 // The state file: what was written is there, whatever becomes of the file; or it is refused.
 #include "rendezvous/state/state_file.hpp"
 
+#include "rendezvous/state/sqlite.hpp"
 #include "tests/support/expect.hpp"
 #include "tests/support/state_text.hpp"
 #include "tests/support/temporary_folder.hpp"
@@ -227,17 +228,48 @@ TEST_CASE("what is not ours, newer, in use or not to be had is refused, with its
   tells(why(at(folder, "none/state.db")), "cannot be opened: No such file or directory");
   tells(why(folder.path().string()), "cannot be opened: Is a directory");
   // Big-endian, at 60: user_version; at 68: application_id.
-  flip(path, 63, 1);
-  tells(why(path), "has version 3, and this dlaunchd knows 1");
-  flip(path, 63, 1);
+  flip(path, 63, 0);
+  tells(why(path), "has version 3, and this dlaunchd knows 2");
+  flip(path, 63, 0);
   flip(path, 71, 0);
   tells(why(path), "is not dlaunchd's");
 }
 
+TEST_CASE("a file of the first version is read as it is, and becomes one of this") {
+  const Killed killed;
+  const std::string before = opened(killed.path).text;
+  {
+    sqlite::Connection file(killed.path, sqlite::Connection::Mode::existing);
+    file.execute("DROP TABLE drains");
+    file.execute("PRAGMA user_version=1");
+  }
+  CHECK(opened(killed.path).text == before);
+  const std::vector<Change> drained = {change::Drained{"a", "being drained"},
+                                       change::Drained{"", "drained, too"}};
+  {
+    StateFile file = StateFile::open(killed.path);
+    CHECK(shown(file.load()) == before);
+    CHECK(file.write(drained) == StateFile::Wrote::all);
+  }
+  const std::string after = opened(killed.path).text;
+  CHECK(after.find("job  8 9 - drained, too\njob a 7 3 - being drained\n") != std::string::npos);
+  // Nothing of a drain is left when it is over, whatever ends it.
+  StateFile file = StateFile::open(killed.path);
+  CHECK(file.write(std::vector<Change>{change::Drained{"", std::nullopt}, change::JobOpened{"a", 7},
+                                       change::EpochClosed{"a", 3}}) == StateFile::Wrote::all);
+  CHECK(shown(file.load()) == before);
+}
+
 TEST_CASE("a copy holds the same, and replaces nothing") {
   const Killed killed;
-  const std::string copied = at(killed.folder, "it's a copy.db");
-  StateFile::open_existing(killed.path).copy_to(copied);
+  const std::string copied = at(killed.folder, "it's a copy.db"), part = copied + ".part";
+  const auto copy_all = [&] {
+    StateFile file = StateFile::open_existing(killed.path);
+    const auto copying = file.copy_to(copied, part);
+    while (!copying->step()) continue;
+  };
+  std::ofstream(part) << "left behind by one that was killed";
+  copy_all();
   const auto bytes = [&] {
     std::ifstream file(copied, std::ios::binary);
     return std::string(std::istreambuf_iterator<char>(file), {});
@@ -245,5 +277,50 @@ TEST_CASE("a copy holds the same, and replaces nothing") {
   const std::string before = bytes();
   CHECK(killed.batches_in(copied) == static_cast<int>(batches().size()));
   CHECK(bytes() == before);  // Reading it has not changed it.
-  CHECK_THROWS_AS(StateFile::open_existing(killed.path).copy_to(copied), Error);
+  CHECK_THROWS_WITH_AS(copy_all(), doctest::Contains("is there already; move it away first"),
+                       Error);
+  CHECK(bytes() == before);
+  CHECK_FALSE(std::filesystem::exists(part));
+}
+
+TEST_CASE("what is written while a copy is made is in it, before and behind where the copy is") {
+  const TemporaryFolder folder;
+  StateFile file = StateFile::open(at(folder, "state.db"));
+  std::vector<Change> changes = {change::JobOpened{"a", 7}, change::SpaceOpened{1, "a", 7, 3}};
+  for (int i = 0; i < 64; ++i) {
+    changes.emplace_back(
+        change::Stored{1, "k" + std::to_string(i), Bytes(200'000, std::byte{'v'}), 0, {}});
+  }
+  REQUIRE(file.write(changes) == StateFile::Wrote::all);
+  const std::string path = at(folder, "copy.db");
+  const auto copying = file.copy_to(path, path + ".part");
+  int steps = 0;
+  for (; !copying->step(); ++steps) {
+    CHECK_FALSE(std::filesystem::exists(path));
+    const std::string key = "k" + std::to_string(steps % 64);
+    const Bytes value(static_cast<std::size_t>(1000 * steps), std::byte{'w'});
+    REQUIRE(file.write(
+                std::vector<Change>{change::Stored{1, key, value, 0, {}},
+                                    change::Stored{1, "new" + std::to_string(steps), value, 0, {}},
+                                    change::Erased{1, "k" + std::to_string(63 - steps % 64)}}) ==
+            StateFile::Wrote::all);
+  }
+  CHECK(steps > 5);
+  CHECK(opened(path).text == shown(file.load()));
+}
+
+TEST_CASE("a copy that is given up leaves nothing, and one that came meanwhile stays") {
+  const Killed killed;
+  StateFile file = StateFile::open(killed.path);
+  const std::string path = at(killed.folder, "copy.db"), part = path + ".part";
+  { const auto copying = file.copy_to(path, part); }
+  CHECK_FALSE(std::filesystem::exists(part));
+  const auto copying = file.copy_to(path, part);
+  std::ofstream(path) << "another";
+  CHECK_THROWS_WITH_AS(
+      [&] {
+        while (!copying->step()) continue;
+      }(),
+      doctest::Contains("is there already"), Error);
+  CHECK(std::filesystem::file_size(path) == 7);
 }

@@ -57,6 +57,8 @@ DaemonStatus sample() {
   status.loop_lag.add(1min);
   status.draining = true;
   status.jobs_max = 1024;
+  status.state = StateFigures{{}, true, StateFigures::Lead{true, 3500ms, "10.0.0.1:2379"}};
+  status.state->commits.add(20ms);
   return status;
 }
 
@@ -76,6 +78,10 @@ StatusSource source() {
               },
           .unhealthy = [] { return std::string(); },
           .unready = [] { return std::string(); },
+          .backup =
+              [] {
+                return BackupStatus{BackupStatus::State::under_way, "nightly", "1 of 2 bytes"};
+              },
           .events = [](std::string_view) { return std::make_shared<Quiet>(); }};
 }
 
@@ -260,6 +266,11 @@ TEST_CASE("what the metrics say") {
     CHECK(line_of(text, "dlaunch_loop_lag_seconds_bucket{le=\"+Inf\"}") == "3");
     CHECK(line_of(text, "dlaunch_loop_lag_seconds_count") == "3");
     CHECK(line_of(text, "dlaunch_loop_lag_seconds_sum") == "60.023");
+    CHECK(line_of(text, "dlaunch_state_commit_duration_seconds_count") == "1");
+    CHECK(line_of(text, "dlaunch_state_blocked") == "1");
+    CHECK(line_of(text, "dlaunch_etcd_leads") == "1");
+    CHECK(line_of(text, "dlaunch_etcd_lease_remaining_seconds") == "3.5");
+    CHECK(line_of(text, "dlaunch_etcd_member{member=\"10.0.0.1:2379\"}") == "1");
     CHECK(line_of(text, "process_resident_memory_bytes") == "1024");
     CHECK(line_of(text, "process_uptime_seconds") == "90");
     // Each sample belongs to the family that was announced last, and none is announced twice.
@@ -275,4 +286,21 @@ TEST_CASE("what the metrics say") {
       }
     }
   }
+}
+
+TEST_CASE("how the last backup is, and that there was no other") {
+  CHECK(page("/api/v1/backups/nightly").code == 202);
+  CHECK(page("/api/v1/backups/nightly").body == "under way: 1 of 2 bytes\n");
+  CHECK(page("/api/v1/backups/other").code == 404);
+  CHECK(page("/api/v1/backups/").code == 404);
+  const auto code_of = [](BackupStatus::State state) {
+    StatusSource now = source();
+    now.backup = [state] { return BackupStatus{state, "nightly", "why"}; };
+    PageRequest request;
+    request.target = "/api/v1/backups/nightly?x=y";
+    return page_at(request, now).code;
+  };
+  CHECK(code_of(BackupStatus::State::none) == 404);
+  CHECK(code_of(BackupStatus::State::saved) == 200);
+  CHECK(code_of(BackupStatus::State::failed) == 409);
 }
