@@ -77,7 +77,7 @@ class Agent : private rendezvous::JobObserver,
   void on_answered(const rendezvous::message::Answered& answered) override {
     watch_.inquiries().on_answered(answered);
   }
-  void on_reconnected() override { watch_.inquiries().on_reconnected(); }
+  void on_reconnected() override { watch_.on_reconnected(); }
   void on_standing(const std::string& sentence) override {
     watch_.note_standing(sentence);
     gang_is_gone() ? waiting_.show(sentence) : say(sentence);

@@ -113,6 +113,7 @@ void NodeSeat::on_push(const wire::FrameHeader& header, BytesView payload) {
 }
 
 void NodeSeat::take(const message::Admitted& m) {
+  hosted_ = m.hosted;
   step(seat::Admitted{m.admission, m.hosted, m.host});
 }
 

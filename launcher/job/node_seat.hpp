@@ -44,6 +44,10 @@ class NodeSeat final : public Seat, public QuestionLine, private store::Uplink::
   void say(const rendezvous::message::Ask& ask) override { push(ask); }
   void say(const rendezvous::message::Answer& answer) override { push(answer); }
   void say(const rendezvous::message::AnswerTaken& taken) override { push(taken); }
+  /// Only a dlaunchd has pages for it.
+  void say(const rendezvous::message::CallsNow& calls) override {
+    if (!hosted_) push(calls);
+  }
   /// Nobody is told, nothing is heard any more.
   void withdraw() { step(seat::Withdrawn{}); }
   /// The node has left this seat, or lost it.
@@ -107,6 +111,7 @@ class NodeSeat final : public Seat, public QuestionLine, private store::Uplink::
   SeatListener& listener_;
   boost::asio::steady_timer timer_;
   std::string job_;
+  bool hosted_ = true;  ///< By a node of the job.
   seat::SeatCore core_;
   store::Uplink uplink_;
 };

@@ -1,5 +1,6 @@
 #include "launcher/report/daemon_jobs.hpp"
 
+#include "runtime/base/phrases.hpp"
 #include "runtime/base/text/control.hpp"
 
 #include <algorithm>
@@ -56,6 +57,19 @@ std::string table_text(const std::vector<Row>& rows) {
   return text;
 }
 
+/// The ranks that are behind, a line each, as the daemon has put it; one of before says nothing of
+/// it.
+std::string behind_text(const json& job) {
+  std::string text;
+  long left = job.value("ranks_behind", 0L);
+  for (const json& ranks : job.value("behind", json::array())) {
+    text += field(ranks, "sentence") + "\n";
+    left -= ranks.at("ranks").get<long>();
+  }
+  if (left > 0) text += plural(left, "more rank") + (left == 1 ? " is" : " are") + " behind\n";
+  return text;
+}
+
 }  // namespace
 
 std::optional<std::string> daemon_jobs_text(std::string_view text) {
@@ -78,7 +92,7 @@ std::optional<std::string> daemon_job_text(std::string_view text) {
     std::string said = "job " + field(job, "job") + ": " + state_of(job) + "; epoch " +
                        field(job, "epoch") + ", attempt " + field(job, "attempt") + ", " +
                        nodes_of(job) + " nodes, " + field(job, "world_size") + " ranks\n" +
-                       field(job, "standing") + "\n";
+                       field(job, "standing") + "\n" + behind_text(job);
     std::vector<Row> rows = {{"node", "state", "rank", "ranks", "heard", "host"}};
     for (const json& node : job.at("nodes")) {
       rows.push_back({field(node, "id"), field(node, "state"), field(node, "node_rank"),

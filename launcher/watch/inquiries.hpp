@@ -15,14 +15,15 @@
 
 namespace dlaunch::launcher {
 
-/// The way to the rendezvous, which forwards what the agents of a job ask each other. What is said
-/// while there is no connection is lost.
+/// The way to the rendezvous, which forwards what the agents of a job ask each other, and shows
+/// what ranks do. What is said while there is no connection is lost.
 class QuestionLine {
  public:
   virtual ~QuestionLine() = default;
   virtual void say(const rendezvous::message::Ask& ask) = 0;
   virtual void say(const rendezvous::message::Answer& answer) = 0;
   virtual void say(const rendezvous::message::AnswerTaken& taken) = 0;
+  virtual void say(const rendezvous::message::CallsNow& calls) = 0;
 };
 
 /// How the agents of a job ask each other what their workers do. One thread: that of `io`.

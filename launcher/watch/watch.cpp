@@ -131,6 +131,13 @@ void Watch::open_status() {
 void Watch::begin_with_others(const Assignment& assignment, QuestionLine& line,
                               JobWatch::Roster roster) {
   job().begin(line, assignment, std::move(roster));
+  line_ = &line;
+  attempt_.news.emplace(assignment.node_rank, assignment.node_count, Clock::now());
+}
+
+void Watch::on_reconnected() {
+  job().inquiries().on_reconnected();
+  if (attempt_.news) attempt_.news->forget();
 }
 
 JobWatch& Watch::job() {
@@ -334,7 +341,15 @@ void Watch::look() {
   const NodeSnapshot node = sight(compared_calls);
   const auto now = Clock::now();
   if (const auto stopped = stopped_.look(node.ranks, now)) say_(*stopped);
-  if (attempt_.has_members) look_at_calls(node, now);
+  if (!attempt_.has_members) return;
+  look_at_calls(node, now);
+  tell_calls(node, now);
+}
+
+void Watch::tell_calls(const NodeSnapshot& node, Clock::time_point now) {
+  if (!attempt_.news) return;
+  auto told = attempt_.news->look(node.ranks, now);
+  if (told) line_->say(rendezvous::message::CallsNow{node.epoch, *std::move(told)});
 }
 
 void Watch::look_at_calls(const NodeSnapshot& node, Clock::time_point now) {

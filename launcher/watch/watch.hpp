@@ -2,6 +2,7 @@
 
 #include "launcher/plan/plan.hpp"
 #include "launcher/process/workers.hpp"
+#include "launcher/watch/call_news.hpp"
 #include "launcher/watch/job_watch.hpp"
 #include "launcher/watch/questions.hpp"
 #include "launcher/watch/stall_watch.hpp"
@@ -65,6 +66,8 @@ class Watch {
   void begin_with_others(const Assignment& assignment, QuestionLine& line, JobWatch::Roster roster);
   /// How the job stands, as people are told.
   void note_standing(const std::string& sentence) { attempt_.known.standing = sentence; }
+  /// What was said over the line may be lost.
+  void on_reconnected();
   /// Takes other nodes' questions and answers, also before our first epoch has begun.
   Inquiries& inquiries() { return job().inquiries(); }
   /// Ranks of another node will not come back.
@@ -107,6 +110,7 @@ class Watch {
   void arm();
   void look();
   void look_at_calls(const NodeSnapshot& node, Clock::time_point now);
+  void tell_calls(const NodeSnapshot& node, Clock::time_point now);
   void look_for_disagreement(const NodeSnapshot& node, Clock::time_point now);
 
   boost::asio::io_context& io_;
@@ -125,6 +129,7 @@ class Watch {
     WaitTimes times;
     std::vector<CallWait> waits = {};  ///< As of the last look.
     StuckJudge judge = {};
+    std::optional<CallNews> news = std::nullopt;  ///< With other nodes.
     std::uint64_t calls_seen = 0;
     std::optional<Disagreement> disagreement = std::nullopt;
     bool ranks_told_mismatch = false;
@@ -134,6 +139,7 @@ class Watch {
   Attempt attempt_;
   StoppedRanks stopped_;
   std::unique_ptr<JobWatch> job_;  ///< Null on one node.
+  QuestionLine* line_ = nullptr;   ///< Likewise.
   TimeWanted time_wanted_;
   std::optional<Stall> stall_;
   std::unique_ptr<StallWatch> stall_watch_;  ///< Null without --stall-timeout.

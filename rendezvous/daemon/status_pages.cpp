@@ -2,10 +2,13 @@
 
 #include "rendezvous/daemon/page_assets.hpp"
 #include "rendezvous/http/request.hpp"
+#include "rendezvous/lag/lag.hpp"
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <optional>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
@@ -25,6 +28,47 @@ std::string_view name_of(const auto& states, auto state) {
 std::int64_t age_ms(Clock::duration age) {
   return std::max<std::int64_t>(0,
                                 std::chrono::duration_cast<std::chrono::milliseconds>(age).count());
+}
+
+/// As many as a person reads; all are counted.
+constexpr std::size_t behind_shown_max = 20;
+
+Json to_json(const RanksSeen& seen) {
+  return {{"first_rank", seen.first_rank},
+          {"ranks", seen.calls->ranks},
+          {"state", name_of(call_states, seen.calls->state)},
+          {"call", seen.calls->call},
+          {"doing", doing_text(seen)},
+          {"age_ms", age_ms(seen.age)},
+          {"calls_behind", seen.lag.calls},
+          {"behind_ms", age_ms(seen.lag.time)},
+          {"behind", seen.lag.is_behind()}};
+}
+
+/// Those that are behind, in sentences.
+Json behind_json(const JobLag& lag, const JobStatus& status) {
+  std::map<int, std::string_view> names;
+  for (const auto& node : status.nodes) {
+    if (node.node_rank) names[*node.node_rank] = node.id;
+  }
+  Json json = Json::array();
+  for (const RanksSeen* seen : lag.behind()) {
+    if (json.size() == behind_shown_max) break;
+    const auto node = names[seen->node_rank];
+    json.push_back({{"node", node},
+                    {"first_rank", seen->first_rank},
+                    {"ranks", seen->calls->ranks},
+                    {"name", name_of(*seen, node)},
+                    {"sentence", lag.sentence(*seen, node)}});
+  }
+  return json;
+}
+
+/// By node rank: what its ranks do.
+std::map<int, Json> calls_json(const JobLag& lag) {
+  std::map<int, Json> nodes;
+  for (const auto& seen : lag.ranks) nodes[seen.node_rank].push_back(to_json(seen));
+  return nodes;
 }
 
 Json to_json(const NodeStatus& node, Clock::time_point now) {
@@ -55,7 +99,7 @@ Json to_json(const RankDetails& rank) {
           {"last_lines", rank.last_lines}};
 }
 
-Json summary(const NamedJobStatus& job, Clock::time_point now) {
+Json summary(const NamedJobStatus& job, const JobLag& lag, Clock::time_point now) {
   const JobStatus& status = job.status;
   Json json = {{"job", job.job},
                {"incarnation", job.incarnation},
@@ -71,6 +115,7 @@ Json summary(const NamedJobStatus& job, Clock::time_point now) {
                 std::ranges::count(status.nodes, NodeStatus::State::silent, &NodeStatus::state)},
                {"heartbeat_age_ms", nullptr},
                {"world_size", status.world_size},
+               {"ranks_behind", lag.ranks_behind},
                {"draining", status.draining},
                {"keys", job.keys},
                {"bytes", job.bytes}};
@@ -152,21 +197,32 @@ std::optional<Clock::duration> oldest_heartbeat(const NamedJobStatus& job, Clock
 }
 
 std::string job_json(const NamedJobStatus& job, Clock::time_point now) {
-  Json json = summary(job, now);
+  const JobLag lag = judge_lag(job.calls, job.status.world_size);
+  Json json = summary(job, lag, now);
   json["sentence"] = nullptr;
   json["first_failure"] = nullptr;
   if (job.finish) {
     json["sentence"] = job.finish->sentence;
     if (job.finish->details) json["first_failure"] = to_json(*job.finish->details);
   }
+  json["foremost_call"] = nullptr;
+  if (!lag.foremost.empty()) json["foremost_call"] = lag.foremost.front().call;
+  json["behind"] = behind_json(lag, job.status);
   json["nodes"] = Json::array();
-  for (const auto& node : job.status.nodes) json["nodes"].push_back(to_json(node, now));
+  auto calls = calls_json(lag);
+  for (const auto& node : job.status.nodes) {
+    Json shown = to_json(node, now);
+    shown["calls"] = node.node_rank ? std::move(calls[*node.node_rank]) : Json();
+    json["nodes"].push_back(std::move(shown));
+  }
   return text_of(json);
 }
 
 std::string jobs_json(const DaemonStatus& status) {
   Json json = {{"jobs", Json::array()}};
-  for (const auto& job : status.jobs) json["jobs"].push_back(summary(job, status.now));
+  for (const auto& job : status.jobs) {
+    json["jobs"].push_back(summary(job, judge_lag(job.calls, job.status.world_size), status.now));
+  }
   return text_of(json);
 }
 

@@ -75,6 +75,11 @@ constexpr std::pair<NodeStatus::State, std::string_view> node_states[] = {
     {NodeStatus::State::stopping, "stopping"}, {NodeStatus::State::ended, "ended"},
     {NodeStatus::State::silent, "silent"},
 };
+constexpr std::pair<RankCalls::State, std::string_view> call_states[] = {
+    {RankCalls::State::none, "none"},       {RankCalls::State::between, "between"},
+    {RankCalls::State::in_call, "in call"}, {RankCalls::State::waits, "waits"},
+    {RankCalls::State::stopped, "stopped"}, {RankCalls::State::ended, "ended"},
+};
 
 /// Prometheus' text 0.0.4, or OpenMetrics text 1.0.
 enum class MetricsForm { prometheus, openmetrics };

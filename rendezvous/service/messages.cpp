@@ -190,6 +190,26 @@ void fields(auto& io, is<CallsMade> auto& m) {
       m.communicators, communicator_bytes_min, [&](auto& calls) { fields(io, calls); },
       communicators_max);
 }
+void fields(auto& io, is<RankCalls::Reached> auto& m) {
+  integers(io, m.communicator, m.size, m.sequence);
+  io.duration(m.age);
+}
+void fields(auto& io, is<RankCalls> auto& m) {
+  io.integer(m.ranks);
+  io.choice(m.state, RankCalls::state_last);
+  io.text(m.call, call_bytes_max);
+  integers(io, m.communicator, m.sequence);
+  io.duration(m.age);
+  constexpr std::size_t reached_bytes = 3 * sizeof(std::uint64_t) + sizeof(std::int32_t);
+  io.repeat(
+      m.reached, reached_bytes, [&](auto& each) { fields(io, each); }, reached_max);
+}
+void fields(auto& io, is<CallsNow> auto& m) {
+  io.integer(m.epoch);
+  constexpr std::size_t ranks_bytes_min = 3 * sizeof(std::uint64_t) + 3 * text_bytes_min + 1;
+  io.repeat(
+      m.ranks, ranks_bytes_min, [&](auto& each) { fields(io, each); }, rank_calls_max);
+}
 void fields(auto& io, is<Ask> auto& m) {
   integers(io, m.epoch, m.number, m.node);
   io.duration(m.patience);
@@ -334,6 +354,7 @@ DLAUNCH_RENDEZVOUS_MESSAGE(WorkerFailed);
 DLAUNCH_RENDEZVOUS_MESSAGE(WorkerLeft);
 DLAUNCH_RENDEZVOUS_MESSAGE(WorkersEnded);
 DLAUNCH_RENDEZVOUS_MESSAGE(CallsMade);
+DLAUNCH_RENDEZVOUS_MESSAGE(CallsNow);
 DLAUNCH_RENDEZVOUS_MESSAGE(Ask);
 DLAUNCH_RENDEZVOUS_MESSAGE(Asked);
 DLAUNCH_RENDEZVOUS_MESSAGE(Answer);

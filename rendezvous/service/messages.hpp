@@ -1,5 +1,6 @@
 #pragma once
 
+#include "rendezvous/lag/rank_calls.hpp"
 #include "rendezvous/rounds/rounds.hpp"
 #include "runtime/store/protocol/wire.hpp"
 
@@ -60,6 +61,14 @@ struct WorkersEnded {
 /// communicators.
 struct CallsMade : rendezvous::CallsMade {
   static constexpr wire::Type type{108};
+};
+
+/// Agent, to a dlaunchd: what its ranks do now, whenever that has changed, for people to look at.
+/// From the first rank on, without those for which there is no room. Each replaces the one before.
+struct CallsNow {
+  static constexpr wire::Type type{116};
+  std::uint64_t epoch = 0;
+  std::vector<RankCalls> ranks;
 };
 
 /// Agent, to a rendezvous that a node hosts: it has heard of its place in the epoch, and listens at

@@ -198,6 +198,7 @@ void Service::State::dispatch(store::ConnectionId who, const Caller& caller, wir
   question(std::type_identity<message::Answer>{});
   question(std::type_identity<message::AnswerTaken>{});
   question(std::type_identity<message::Standby>{});
+  question(std::type_identity<message::CallsNow>{});
 }
 
 void Service::State::on_other_version(store::ConnectionId who, std::uint32_t theirs) {
@@ -267,6 +268,7 @@ void Service::State::join(store::ConnectionId who, message::Join message) {
   Member& member = job->members[session];
   member.connection = who;
   member.node = message.offer.id;
+  member.workers = message.offer.workers;
   const auto now = Clock::now();
   member.heard = now;
   member.evicted = false;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "rendezvous/lag/lag.hpp"
 #include "rendezvous/rounds/rounds.hpp"
 #include "rendezvous/service/histogram.hpp"
 #include "rendezvous/service/job_journal.hpp"
@@ -62,6 +63,8 @@ struct NamedJobStatus {
   std::size_t keys = 0;
   std::size_t bytes = 0;
   std::optional<Finish> finish = std::nullopt;  ///< Set once the job is over.
+  /// What nodes of the epoch have told of their ranks' calls, in no order.
+  std::vector<NodeCalls> calls = {};
 };
 
 /// Counts of what has happened since the service began.

@@ -108,6 +108,7 @@ void Service::State::begin_epoch(Job& job, std::uint64_t epoch, int world_size) 
           : server.add_space(epoch, limits, journal->space(job.name, job.incarnation, epoch));
   job.host = place_of_host(job);
   job.successors.clear();
+  for (auto& [session, member] : job.members) member.calls = {};
 }
 
 /// Its ranks are lost with it, which nobody will be there to tell.
@@ -126,7 +127,7 @@ std::optional<HostPlace> Service::State::place_of_host(const Job& job) const {
 void Service::State::apply(Job& job, const Refuse& effect) {
   const auto member = job.members.find(effect.to);
   if (member == job.members.end()) return;
-  const Member refused = member->second;
+  const Member refused = std::move(member->second);
   job.members.erase(member);
   joined(refused.connection, false);
   turn_away(refused.connection, job.name, refused.node, message::Refused{effect});

@@ -28,14 +28,23 @@
 /// there is.
 namespace dlaunch::rendezvous {
 
+/// What an agent has told last of its ranks' calls.
+struct CallsKnown {
+  std::shared_ptr<const std::vector<RankCalls>> calls;  ///< Null: nothing, in this epoch.
+  Clock::time_point told;
+  store::MemoryCharge charge;  ///< What the memory budget counts of it.
+};
+
 /// An agent process that has joined a job.
 struct Member {
   store::ConnectionId connection = 0;  ///< 0: not connected now.
   std::string node;
+  int workers = 0;
   std::uint64_t epoch = 0;  ///< The last one it was admitted to.
   int node_rank = 0;        ///< In that epoch.
   bool evicted = false;     ///< And is to join anew.
   Clock::time_point heard;  ///< As far as the rounds were told.
+  CallsKnown calls;
 };
 
 struct Job {
@@ -152,6 +161,7 @@ struct Service::State final : store::Host, std::enable_shared_from_this<State> {
   // ---- What it looks like ----
 
   NamedJobStatus status_of(const Job& job) const;
+  void hear(Job& job, Session from, message::CallsNow told);
 
   // ---- The successors of this node as the host ----
 

@@ -1,8 +1,11 @@
 #include "rendezvous/service/service_state.hpp"
 #include "runtime/base/flat_map.hpp"
+#include "runtime/base/text/control.hpp"
 
 #include <algorithm>
+#include <memory>
 #include <string_view>
+#include <utility>
 
 namespace dlaunch::rendezvous {
 
@@ -17,20 +20,53 @@ NamedJobStatus Service::State::status_of(const Job& job) const {
     line.finish = *job.finished;
     return line;
   }
-  FlatMap<std::string_view, Clock::time_point> heard;
+  struct Heard {
+    Clock::time_point last;
+    const CallsKnown* calls = nullptr;
+  };
+  FlatMap<std::string_view, Heard> heard;
   heard.reserve(job.members.size());
   for (const auto& [session, member] : job.members) {
-    const auto last = server.last_heard(member.connection);
-    if (!last) continue;
-    auto& latest =
-        heard[member.node];  // A node that was started again has two sessions for a while.
-    latest = std::max(latest, *last);
+    // A node that was started again has two sessions for a while.
+    Heard& node = heard[member.node];
+    node.last = std::max(node.last, server.last_heard(member.connection).value_or(node.last));
+    if (member.calls.calls != nullptr && member.epoch == job.epoch) node.calls = &member.calls;
   }
   for (auto& node : line.status.nodes) {
-    const auto last = heard.find(node.id);
-    if (last != heard.end()) node.last_heard = std::max(node.last_heard, last->second);
+    const auto found = heard.find(node.id);
+    if (found == heard.end()) continue;
+    node.last_heard = std::max(node.last_heard, found->second.last);
+    const CallsKnown* const known = found->second.calls;
+    if (known == nullptr || !node.node_rank) continue;
+    line.calls.push_back(
+        {*node.node_rank, node.first_rank, known->told, node.last_heard, known->calls});
   }
   return line;
+}
+
+/// Only its own job's pages show what a node tells; of ranks that it does not have nothing is kept,
+/// and nothing at all where there is no room.
+void Service::State::hear(Job& job, Session from, message::CallsNow told) {
+  if (told.epoch != job.epoch || !is_of_epoch(job, from)) return;
+  Member& member = job.members[from];
+  member.calls = {};
+  std::int64_t ranks = 0;
+  std::size_t bytes = 0;
+  for (auto& each : told.ranks) {
+    if (each.ranks < 1) return;
+    ranks += each.ranks;
+    each.call = without_controls(std::move(each.call));
+    bytes += sizeof each + each.call.capacity() + each.reached.size() * sizeof each.reached[0];
+  }
+  if (ranks > member.workers) return;
+  const auto& budget = rules.limits.memory;
+  if (budget != nullptr && !budget->has_room(bytes)) {
+    ++budget->refused;
+    return;
+  }
+  member.calls = {std::make_shared<const std::vector<RankCalls>>(std::move(told.ranks)),
+                  Clock::now(), store::MemoryCharge(budget)};
+  member.calls.charge.set(bytes);
 }
 
 std::vector<NamedJobStatus> Service::jobs() const {

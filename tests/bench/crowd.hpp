@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <sys/epoll.h>
@@ -78,6 +79,10 @@ class Agent {
   /// Says that it is there; `beats` counts the answers.
   void beat() { tell(message::Heartbeat{}); }
   std::size_t beats() const { return beats_; }
+  /// What its ranks do.
+  void tell_calls(std::vector<rendezvous::RankCalls> ranks) {
+    tell(message::CallsNow{epoch_, std::move(ranks)});
+  }
   /// Without a word.
   void hang_up() { fd_.reset(); }
   void end() {

@@ -1,5 +1,7 @@
 // What readers of the status cost agents: how long a heartbeat takes to be answered at a dlaunchd
 // with N agents of one job, while nobody reads the status, and while so many read it all the time.
+// And what that dlaunchd computes for all their heartbeats, and for what they tell of their ranks'
+// calls: eight ranks each that do the same, or that all do something else.
 //
 //     readers DLAUNCHD N READERS [SECONDS]
 #include "tests/bench/crowd.hpp"
@@ -10,6 +12,7 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <string>
 #include <thread>
 #include <vector>
@@ -90,6 +93,55 @@ std::vector<double> beat_for(Crowd& crowd, Clock::duration time) {
   return took;
 }
 
+/// So many entries for eight ranks, in a call of this number.
+std::vector<rendezvous::RankCalls> calls(std::uint64_t sequence, int entries) {
+  using rendezvous::RankCalls;
+  std::vector<RankCalls> all;
+  for (int i = 0; i < entries; ++i) {
+    all.push_back({.ranks = 8 / entries,
+                   .state = RankCalls::State::in_call,
+                   .call = "all_reduce #" + std::to_string(sequence) + " [train.cpp:88]",
+                   .communicator = 7,
+                   .sequence = sequence,
+                   .age = std::chrono::milliseconds(300 * i),
+                   .reached = {{7, 80'000, sequence, std::chrono::milliseconds(300 * i)}}});
+  }
+  return all;
+}
+
+Milliseconds cpu_time(pid_t pid) {
+  clockid_t clock{};
+  timespec time{};
+  if (::clock_getcpuclockid(pid, &clock) != 0 || ::clock_gettime(clock, &time) != 0) fail("clock");
+  return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
+}
+
+/// All beat once a second, in turn, and tell of their calls as often as agents of so many nodes do;
+/// 0 entries: not at all.
+void live_for(Crowd& crowd, pid_t daemon, Clock::duration time, int entries) {
+  constexpr auto tick = std::chrono::milliseconds(10);
+  const std::size_t size = crowd.agents().size();
+  const auto part = [&](std::size_t turn, Clock::duration every, auto act) {
+    const auto turns = static_cast<std::size_t>(every / tick);
+    for (std::size_t i = turn % turns; i < size; i += turns) act(crowd.agents()[i]);
+  };
+  const auto before = cpu_time(daemon);
+  const auto begin = Clock::now();
+  std::size_t turn = 0;
+  for (; Clock::now() < begin + time; ++turn) {
+    part(turn, std::chrono::seconds(1), [](Agent& agent) { agent.beat(); });
+    if (entries > 0) {
+      part(turn, rendezvous::calls_told_every(static_cast<int>(size)),
+           [&](Agent& agent) { agent.tell_calls(calls(turn, entries)); });
+    }
+    crowd.read_what_comes();
+    std::this_thread::sleep_until(begin + tick * static_cast<int>(turn + 1));
+  }
+  const double seconds = static_cast<double>(turn) * 0.01;
+  std::printf("all beat once a second, %d entries of calls: %.1f ms of CPU a second\n", entries,
+              (cpu_time(daemon) - before).count() / seconds);
+}
+
 void print(const char* what, const std::vector<double>& took) {
   const auto at = [&](double share) {
     return took[static_cast<std::size_t>(share * static_cast<double>(took.size() - 1))];
@@ -107,11 +159,12 @@ int main(int argc, char** argv) {
   const auto time = std::chrono::seconds(argc > 4 ? std::atoi(argv[4]) : 3);
   allow_agents(size);
   const Daemon daemon = start(argv[1]);
-  Crowd crowd(daemon.rendezvous, size, 1);
+  Crowd crowd(daemon.rendezvous, size, 8);
   crowd.until(Agent::State::meeting, size);
   const auto all_beat = [&] {
     for (Agent& agent : crowd.agents()) agent.beat();
   };
+  for (const int entries : {0, 1, 8}) live_for(crowd, daemon.pid, 4 * time, entries);
   all_beat();
   print("without readers", beat_for(crowd, time));
   all_beat();

@@ -33,9 +33,9 @@ void decode_each(BytesView payload) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   decode_each<message::Join, message::Leave, message::Heartbeat, message::WorkerFailed,
-              message::WorkerLeft, message::WorkersEnded, message::CallsMade, message::Admitted,
-              message::Refused, message::Stopped, message::RanksLost, message::Standing,
-              message::Finished, message::Ask, message::Asked, message::Answer, message::Answered,
-              message::AnswerTaken>(std::as_bytes(std::span(data, size)));
+              message::WorkerLeft, message::WorkersEnded, message::CallsMade, message::CallsNow,
+              message::Admitted, message::Refused, message::Stopped, message::RanksLost,
+              message::Standing, message::Finished, message::Ask, message::Asked, message::Answer,
+              message::Answered, message::AnswerTaken>(std::as_bytes(std::span(data, size)));
   return 0;
 }

@@ -32,9 +32,10 @@ class Daemon:
         return self.start([f"{self.build}/bin/dlaunch", "--nnodes", nnodes, "--rdzv-endpoint", f"127.0.0.1:{self.port}",
                            "--rdzv-id", job, *options, *command])
 
-    def crowd(self, job, nodes, workers, silent=0):
+    def crowd(self, job, nodes, workers, silent=0, behind=0):
         """Agents without workers."""
-        return self.start([f"{self.build}/tests/status_crowd", str(self.port), job, str(nodes), str(workers), str(silent)])
+        return self.start([f"{self.build}/tests/status_crowd", str(self.port), job, str(nodes), str(workers), str(silent),
+                           str(behind)])
 
     def start(self, command):
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,

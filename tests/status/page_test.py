@@ -1,5 +1,5 @@
 """The page at / in a real browser: it follows a job that gathers, runs, loses a node and fails, and a job of 10,000
-ranks, without an error on its console:  page_test.py BUILD_DIR"""
+ranks, names the ranks that are behind, without an error on its console:  page_test.py BUILD_DIR"""
 import secrets
 import shutil
 import sys
@@ -55,10 +55,60 @@ def is_used_without_a_mouse(browser):
         !(e.getAttribute("aria-label") || (e.labels && e.labels[0] || e).textContent).trim()).map((e) => e.outerHTML)""")
     assert unnamed == [], unnamed
     browser.value("document.getElementById('ranks').focus()")
-    for key, node in (("End", 1249), ("ArrowLeft", 1248), ("Home", 0), ("ArrowRight", 1)):
+    for key, rank in (("End", 9999), ("ArrowLeft", 9998), ("Home", 0), ("ArrowRight", 1)):
         browser.call("Input.dispatchKeyEvent", type="keyDown", key=key)
-        told = browser.value("document.getElementById('ranks').getAttribute('aria-valuetext')")
-        assert told.startswith(f"ranks {8 * node}–{8 * node + 7}: node "), told
+        told = valuetext(browser)
+        assert told.startswith(f"rank {rank}: node "), told
+
+
+def valuetext(browser):
+    return browser.value("document.getElementById('ranks').getAttribute('aria-valuetext')")
+
+
+def pixel(browser, rank):
+    """The colour of a rank's square."""
+    return browser.value(f"""(() => {{
+        const scale = devicePixelRatio, row = Math.floor({rank} / strip.columns), column = {rank} % strip.columns;
+        const one = new OffscreenCanvas(1, 1).getContext("2d", {{ willReadFrequently: true }});
+        one.drawImage(document.getElementById("ranks"), -(column + .4) * strip.cell * scale, -(row + .4) * strip.cell * scale);
+        return [...one.getImageData(0, 0, 1, 1).data].join();
+    }})()""")
+
+
+def names_the_ranks_behind(browser, daemon):
+    """Two of 64 ranks stay behind, on nodes of their own, while the others wait."""
+    daemon.crowd("late", 8, 8, behind=2)
+    browser.value("location.hash = 'job=late'")
+    browser.await_text("#name", "late")
+    browser.await_text("#missing-title", "Behind")
+    # Rank 16 alone, and ranks 48 and 49 together.
+    browser.await_text("#missing-list", "rank 16 on node")
+    browser.await_text("#missing-list", "ranks 48-49 on node")
+    behind = browser.text("#missing-list")
+    assert "are 2 calls behind, for " in behind and ": in no call for " in behind, behind
+    assert "after all_reduce #1041 [train.cpp:88]; 61 ranks have come to all_reduce #1043 [train.cpp:88]" in behind, behind
+    browser.await_text("#foremost", "The foremost ranks have come to all_reduce #1043 [train.cpp:88].")
+    browser.await_text("[data-job=late]", "3 behind")
+    browser.await_text("#tiles", "3 behind")
+    browser.await_text("#nodes tr", "2")  # Nodes that are behind come first.
+    assert browser.text("#legend").startswith("waits for others"), browser.text("#legend")
+    assert pixel(browser, 16) == pixel(browser, 48) != pixel(browser, 17) == pixel(browser, 0)
+
+    for rank in (16, 48, 49, 16):
+        press(browser, "#next-behind")
+        assert browser.value("document.activeElement.id") == "ranks"
+        told = valuetext(browser)
+        assert told.startswith(f"rank {rank}: node ") and "; 2 calls behind, for " in told, told
+    browser.value("document.getElementById('ranks').focus()")
+    browser.call("Input.dispatchKeyEvent", type="keyDown", key="ArrowRight")
+    assert ", in all_reduce #1043 [train.cpp:88] for " in valuetext(browser), valuetext(browser)
+
+    # By heartbeats all are alike.
+    press(browser, "#view-heartbeat")
+    assert browser.value("document.getElementById('view-heartbeat').getAttribute('aria-pressed')") == "true"
+    browser.await_true("document.getElementById('legend').textContent.startsWith('last heartbeat')", "the heartbeats")
+    assert browser.value("document.getElementById('next-behind').hidden")
+    press(browser, "#view-lag")
 
 
 def shows_ten_thousand_ranks(browser, daemon):
@@ -189,6 +239,7 @@ def main(build):
         browser.look(1280, 800)
         follows_a_job(browser, daemon)
         shows_ten_thousand_ranks(browser, daemon)
+        names_the_ranks_behind(browser, daemon)
         assert browser.console == [], browser.console
         acts_for_an_operator(browser, daemon, token)
         is_no_other_site(browser, daemon)

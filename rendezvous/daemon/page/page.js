@@ -14,8 +14,6 @@ let detail = null;        // The job that is looked at, in full.
 let chosen = null;        // Its name, if somebody chose it.
 let events = [];          // The last ones of all jobs, oldest first.
 let heardAt = null;       // When the daemon last answered.
-let cursor = 0;           // The node that the strip of ranks tells of.
-let strip = { nodes: [], ranks: 0, failed: null, columns: 1, cell: 1 };
 
 // ---- Small pieces ----
 
@@ -80,7 +78,6 @@ const ages = [
   { below: 10000, colour: "--age-3", word: "below 10 s" },
   { below: Infinity, colour: "--age-4", word: "longer" },
 ];
-const failedColour = "--failed";
 const others = { silent: ["--gone", "silent"], waiting: ["--waiting", "waits"], ended: ["--ended", "ended"] };
 const colourOf = (node) => (others[node.state] || [ages.find((a) => node.heartbeat_age_ms < a.below).colour])[0];
 
@@ -106,7 +103,8 @@ function showJobs() {
       element("span", { class: "figures" },
         element("span", {}, done ? plural(job.world_size, "rank") : `${job.nodes_present} of ${job.nodes_max === job.nodes_min ? job.nodes_min : `${job.nodes_min}–${job.nodes_max}`} nodes`),
         element("span", {}, `epoch ${job.epoch}`),
-        job.nodes_silent > 0 && !done ? element("span", { class: "alarm" }, `${job.nodes_silent} silent`) : null));
+        job.nodes_silent > 0 && !done ? element("span", { class: "alarm" }, `${job.nodes_silent} silent`) : null,
+        job.ranks_behind > 0 && !done ? element("span", { class: "alarm" }, `${job.ranks_behind.toLocaleString("en")} behind`) : null));
     return row;
   });
   if (order.length !== list.children.length || order.some((row, i) => list.children[i] !== row)) {
@@ -152,9 +150,9 @@ function showJob() {
   const oldest = job.heartbeat_age_ms;
   put($("tiles"),
     pair("Nodes", job.nodes_present.toLocaleString("en"), short ? "warn" : "", `of ${job.nodes_min.toLocaleString("en")}${job.nodes_max > job.nodes_min ? `–${job.nodes_max.toLocaleString("en")}` : ""}`),
-    pair("Ranks", job.world_size.toLocaleString("en")),
+    pair("Ranks", job.world_size.toLocaleString("en"), "", job.ranks_behind > 0 ? element("b", {}, `${job.ranks_behind.toLocaleString("en")} behind`) : job.foremost_call ? "none behind" : ""),
     pair("Epoch", `${job.epoch}`, "", `attempt ${job.attempt}`),
-    pair("Silent", job.nodes_silent.toLocaleString("en"), job.nodes_silent > 0 && !done ? "alarm" : ""),
+    pair("Silent", job.nodes_silent.toLocaleString("en"), job.nodes_silent > 0 && !done ? "alarm" : "", "nodes"),
     pair("Oldest heartbeat", age(oldest), oldest > 10000 ? "alarm" : oldest > 5000 ? "warn" : ""),
     pair("Store", bytes(job.bytes), "", plural(job.keys, "key")));
   const ours = events.filter((event) => event.job === job.job);
@@ -188,11 +186,16 @@ function showFailure(job, ours) {
   setText($("words"), words.join("\n"));
 }
 
-/// The missing, and why they are: nodes that are silent, those that were lost in this epoch, and those that
-/// have not come yet.
+/// The missing, and why they are: ranks that are behind the others, nodes that are silent, those that were lost
+/// in this epoch, and those that have not come yet.
 function showMissing(job, ours) {
   const lines = [];
+  let behind = 0;
   if (job.state !== "finished") {
+    for (const ranks of job.behind) lines.push([ranks.name, ranks.sentence.slice(ranks.name.length)]);
+    const more = job.ranks_behind - job.behind.reduce((all, ranks) => all + ranks.ranks, 0);
+    if (more > 0) lines.push([plural(more, "more rank"), more === 1 ? " is behind" : " are behind"]);
+    behind = lines.length;
     const silent = job.nodes.filter((node) => node.state === "silent");
     for (const node of silent.slice(0, 20)) {
       lines.push([`${node.id} on ${node.host}`, ` has been silent for ${age(node.heartbeat_age_ms)}, with its connection broken${node.first_rank === null ? "" : `; ranks ${ranksOf(node)}`}`]);
@@ -204,97 +207,8 @@ function showMissing(job, ours) {
     for (const event of lost.slice(-5)) lines.push([clock(event.time_ms), ` ${event.sentence}`]);
   }
   $("missing").hidden = lines.length === 0;
+  setText($("missing-title"), behind === 0 ? "Missing" : behind < lines.length ? "Behind, and missing" : "Behind");
   put($("missing-list"), ...lines.map(([who, why]) => element("li", {}, element("b", {}, who), why)));
-}
-
-// ---- The strip of ranks ----
-
-function showRanks(job) {
-  const placed = job.nodes.filter((node) => node.first_rank !== null).sort((a, b) => a.first_rank - b.first_rank);
-  const waiting = job.nodes.filter((node) => node.first_rank === null);
-  strip.nodes = [...placed, ...waiting];
-  strip.ranks = strip.nodes.reduce((all, node) => all + node.workers, 0);
-  strip.failed = job.first_failure ? job.first_failure.rank : null;
-  cursor = Math.max(0, Math.min(cursor, strip.nodes.length - 1));
-  $("ranks").hidden = strip.ranks === 0;
-  drawRanks();
-  const used = new Set(strip.nodes.map(colourOf));
-  const entry = (colour, word) => element("li", {}, element("i", { "--swatch": `var(${colour})` }), word);
-  const heard = ages.filter((a) => used.has(a.colour));
-  put($("legend"),
-    heard.length > 0 ? element("li", { class: "quiet" }, "last heartbeat") : null,
-    ...heard.map((a) => entry(a.colour, a.word)),
-    ...Object.values(others).filter(([colour]) => used.has(colour)).map(([colour, word]) => entry(colour, word)),
-    strip.failed === null ? null : entry(failedColour, "failed first"));
-  showCursor();
-}
-
-/// Squares as large as fit into a third of the window, one for each rank.
-function drawRanks() {
-  const canvas = $("ranks"), width = canvas.clientWidth, scale = window.devicePixelRatio || 1;
-  if (width === 0 || strip.ranks === 0) return;
-  const rem = parseFloat(getComputedStyle(document.documentElement).fontSize);
-  const tallest = Math.max(rem * 6, window.innerHeight / 3);
-  // Whole nodes to a row, where all have as many ranks.
-  const first = strip.nodes[0].workers, whole = strip.nodes.every((node) => node.workers === first) ? first : 1;
-  const columnsOf = (cell) => {
-    const all = Math.max(1, Math.floor(width / cell));
-    return all >= whole ? all - all % whole : all;
-  };
-  let cell = Math.round(rem * 1.4);
-  while (cell > 3 && Math.ceil(strip.ranks / columnsOf(cell)) * cell > tallest) --cell;
-  const columns = columnsOf(cell), rows = Math.ceil(strip.ranks / columns);
-  const height = Math.max(cell, rows * cell), gap = cell >= 9 ? 2 : 1;
-  strip = { ...strip, columns, cell };
-  canvas.style.height = `${height}px`;
-  if (canvas.width !== Math.round(width * scale) || canvas.height !== Math.round(height * scale)) {
-    canvas.width = Math.round(width * scale);
-    canvas.height = Math.round(height * scale);
-  }
-  const pen = canvas.getContext("2d"), theme = getComputedStyle(document.documentElement), colours = {};
-  pen.setTransform(scale, 0, 0, scale, 0, 0);
-  pen.clearRect(0, 0, width, height);
-  let rank = 0;
-  strip.nodes.forEach((node, index) => {
-    const own = colourOf(node);
-    node.cell = rank;
-    for (let i = 0; i < node.workers; ++i, ++rank) {
-      const name = strip.failed !== null && node.first_rank + i === strip.failed ? failedColour : own;
-      pen.fillStyle = colours[name] = colours[name] || theme.getPropertyValue(name).trim();
-      const x = (rank % columns) * cell, y = Math.floor(rank / columns) * cell, side = cell - gap;
-      if (gap > 1) { pen.beginPath(); pen.roundRect(x, y, side, side, cell / 6); pen.fill(); } else pen.fillRect(x, y, side, side);
-      if (index === cursor && document.activeElement === canvas) {
-        pen.strokeStyle = theme.getPropertyValue("--ink").trim();
-        pen.lineWidth = Math.max(1, cell / 8);
-        pen.strokeRect(x + pen.lineWidth / 2, y + pen.lineWidth / 2, side - pen.lineWidth, side - pen.lineWidth);
-      }
-    }
-  });
-}
-
-const nodeText = (node) => {
-  const ranks = node.first_rank === null ? plural(node.workers, "rank") : `rank${node.workers === 1 ? "" : "s"} ${ranksOf(node)}`;
-  return `${ranks}: node ${node.id} on ${node.host}, ${node.state}, heard ${age(node.heartbeat_age_ms)} ago`;
-};
-function showCursor() {
-  const canvas = $("ranks"), node = strip.nodes[cursor];
-  if (!node) { setText($("readout"), "No rank has a place yet."); return; }
-  canvas.setAttribute("aria-valuemax", strip.nodes.length - 1);
-  canvas.setAttribute("aria-valuenow", cursor);
-  canvas.setAttribute("aria-valuetext", nodeText(node));
-  setText($("readout"), nodeText(node));
-}
-function moveTo(index) {
-  cursor = Math.max(0, Math.min(index, strip.nodes.length - 1));
-  drawRanks();
-  showCursor();
-}
-function nodeAt(event) {
-  const box = $("ranks").getBoundingClientRect();
-  const column = Math.floor((event.clientX - box.left) / strip.cell), row = Math.floor((event.clientY - box.top) / strip.cell);
-  if (column >= strip.columns) return -1;
-  const rank = row * strip.columns + column;
-  return strip.nodes.findIndex((node) => rank >= node.cell && rank < node.cell + node.workers);
 }
 
 // ---- Epochs ----
@@ -355,13 +269,16 @@ function showNodes(job) {
   const has = (node) => node.id.toLowerCase().includes(words) || node.host.toLowerCase().includes(words) ||
     (rank !== null && node.first_rank !== null && rank >= node.first_rank && rank < node.first_rank + node.workers);
   const step = (node) => ages.findIndex((a) => node.heartbeat_age_ms < a.below);
-  const found = job.nodes.filter(has).sort((a, b) => severity[a.state] - severity[b.state] || step(b) - step(a) ||
+  const lag = (node) => Math.max(0, ...(node.calls || []).map((calls) => calls.behind ? calls.behind_ms : 0));
+  const found = job.nodes.filter(has).sort((a, b) => severity[a.state] - severity[b.state] || lag(b) - lag(a) || step(b) - step(a) ||
     (a.first_rank ?? Infinity) - (b.first_rank ?? Infinity) || a.id.localeCompare(b.id));
   const shown = found.slice(0, nodesShownMax);
   put($("nodes"), ...shown.map((node) => element("tr", {},
     element("td", {}, node.id), element("td", {}, ranksOf(node)),
     element("td", {}, badge({ word: node.state, kind: `is-${node.state}` })),
-    element("td", { class: "number" }, age(node.heartbeat_age_ms)), element("td", {}, node.host))));
+    element("td", { class: "number" }, age(node.heartbeat_age_ms)),
+    element("td", { class: `number ${lag(node) > 0 ? "alarm" : ""}` }, lag(node) > 0 ? age(lag(node)) : "–"),
+    element("td", {}, node.host))));
   setText($("nodes-note"), found.length > shown.length ? `The ${shown.length} of ${plural(found.length, "node")} that need most attention.` : "");
 }
 
@@ -472,28 +389,11 @@ addEventListener("hashchange", choose);
 $("find").addEventListener("input", showJobs);
 $("find-node").addEventListener("input", () => detail && showNodes(detail));
 
-const canvas = $("ranks");
-canvas.addEventListener("pointermove", (event) => {
-  const index = nodeAt(event);
-  if (index >= 0) moveTo(index);
-});
-canvas.addEventListener("keydown", (event) => {
-  const node = strip.nodes[cursor];
-  const perRow = node ? Math.max(1, Math.round(strip.columns / node.workers)) : 1;
-  const steps = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: perRow, ArrowUp: -perRow, PageDown: 10 * perRow, PageUp: -10 * perRow };
-  if (event.key in steps) moveTo(cursor + steps[event.key]);
-  else if (event.key === "Home") moveTo(0);
-  else if (event.key === "End") moveTo(strip.nodes.length - 1);
-  else return;
-  event.preventDefault();
-});
-for (const what of ["focus", "blur"]) canvas.addEventListener(what, drawRanks);
-addEventListener("resize", drawRanks);
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawRanks);
 document.addEventListener("visibilitychange", () => {
   if (document.hidden) { leave(); clearTimeout(timer); setLink("", "paused"); } else { follow(); ask(); }
 });
 
+startStrip();
 choose();
 follow();
 ask();

@@ -135,6 +135,11 @@ TEST_CASE("the JSON of a daemon as tables, whatever its names are") {
         "all is well\n"
         "node  state    rank  ranks  heard    host\n"
         "a     running  -     8      2 s ago  h\n");
+  const auto behind = launcher::daemon_job_text(
+      job + R"(,"ranks_behind":9,"behind":[{"ranks":2,"sentence":"ranks 1-2 are\u001b behind"}],)"
+            R"("nodes":[]})");
+  REQUIRE(behind);
+  CHECK(contains(*behind, "all is well\nranks 1-2 are? behind\n7 more ranks are behind\n"));
   for (const auto* text : {"", "{}", "[]", "{\"jobs\":[1]}", "{\"jobs\":[{\"job\":1}]}"}) {
     CHECK_FALSE(launcher::daemon_jobs_text(text));
     CHECK_FALSE(launcher::daemon_job_text(text));

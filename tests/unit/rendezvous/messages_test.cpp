@@ -287,3 +287,34 @@ TEST_CASE("durations are milliseconds, rounded up, and end somewhere") {
   // It can be added to any time.
   CHECK(Clock::now() + decoded->rules.join_timeout > Clock::now());
 }
+
+TEST_CASE("what ranks do now travels with ages, and within limits") {
+  message::CallsNow what{9, {}};
+  RankCalls ranks{.ranks = 7,
+                  .state = RankCalls::State::waits,
+                  .call = "all_reduce #5 [train.cpp:42]",
+                  .communicator = 11,
+                  .sequence = 5,
+                  .age = 1500ms,
+                  .reached = {{11, 8, 5, 1500ms}, {12, 2, 3, 9s}}};
+  what.ranks = {ranks, {.ranks = 1, .state = RankCalls::State::ended}};
+  const auto got = again(what);
+  REQUIRE(got.ranks.size() == 2);
+  CHECK(got.epoch == 9);
+  CHECK(got.ranks[0].call == ranks.call);
+  CHECK(got.ranks[0].age == 1500ms);
+  CHECK(got.ranks[0].reached[1].size == 2);
+  CHECK(got.ranks[1].state == RankCalls::State::ended);
+  // A node whose eight ranks do the same says so in little more than a heartbeat's frame.
+  what.ranks.resize(1);
+  what.ranks[0].reached.resize(1);
+  CHECK(payload_of(what).size() == 105);
+  ranks.call.assign(call_bytes_max + 1, 'x');
+  what.ranks.assign(rank_calls_max, ranks);
+  CHECK(again(what).ranks.back().call.size() == call_bytes_max);  // It is cut.
+  what.ranks.push_back(ranks);
+  CHECK_FALSE(message::decode<message::CallsNow>(payload_of(what)));
+  what.ranks.resize(1);
+  what.ranks[0].reached.resize(reached_max + 1);
+  CHECK_FALSE(message::decode<message::CallsNow>(payload_of(what)));
+}

@@ -181,6 +181,63 @@ TEST_CASE("a job in full") {
   CHECK(json["nodes"][1]["heartbeat_age_ms"] == 4000);
 }
 
+TEST_CASE(
+    "a job shows what its ranks do, and names those that are behind, as judged in one place") {
+  NamedJobStatus late = job("train", JobStatus::State::running);
+  auto json = nlohmann::json::parse(job_json(late, now));
+  CHECK(json["foremost_call"].is_null());
+  CHECK(json["ranks_behind"] == 0);
+  CHECK(json["behind"].empty());
+  CHECK(json["nodes"][0]["calls"].is_null());
+
+  const auto calls = [](std::uint64_t sequence, int ranks, Clock::duration age) {
+    return RankCalls{.ranks = ranks,
+                     .state = RankCalls::State::waits,
+                     .call = "all_reduce #" + std::to_string(sequence) + "\xff",
+                     .communicator = 7,
+                     .sequence = sequence,
+                     .age = age,
+                     .reached = {{7, 16, sequence, age}}};
+  };
+  const auto told = [](std::vector<RankCalls> of) {
+    return std::make_shared<const std::vector<RankCalls>>(std::move(of));
+  };
+  // In no order, as they are kept.
+  late.calls = {{1, 8, now - 1s, now, told({calls(9, 8, 10s)})},
+                {0, 0, now - 1s, now, told({calls(9, 6, 11s), calls(7, 2, 20s)})}};
+  json = nlohmann::json::parse(job_json(late, now));
+  CHECK(json["ranks_behind"] == 2);
+  REQUIRE(json["behind"].size() == 1);
+  const auto& behind = json["behind"][0];
+  CHECK(behind["node"] == "a");
+  CHECK(behind["first_rank"] == 6);
+  CHECK(behind["ranks"] == 2);
+  CHECK(behind["name"] == "ranks 6-7 on node a");
+  const auto sentence = behind["sentence"].get<std::string>();
+  CHECK(sentence.starts_with("ranks 6-7 on node a are 2 calls behind, for 11 s: in all_reduce #7"));
+  CHECK(json["foremost_call"].get<std::string>().starts_with("all_reduce #9"));
+  REQUIRE(json["nodes"][0]["calls"].size() == 2);
+  const auto& seen = json["nodes"][0]["calls"][1];
+  CHECK(seen["first_rank"] == 6);
+  CHECK(seen["ranks"] == 2);
+  CHECK(seen["state"] == "waits");
+  CHECK(seen["age_ms"] == 21000);
+  CHECK(seen["calls_behind"] == 2);
+  CHECK(seen["behind_ms"] == 11000);
+  CHECK(seen["behind"] == true);
+  CHECK(seen["doing"].get<std::string>().starts_with("in all_reduce #7"));
+  CHECK(json["nodes"][1]["calls"][0]["behind"] == false);
+
+  // A person reads so many of them; all are counted.
+  late.calls.clear();
+  for (int node = 0; node < 40; ++node) {
+    late.calls.push_back({node, node, now - 1s, now, told({calls(node == 0 ? 9 : 8, 1, 20s)})});
+  }
+  json = nlohmann::json::parse(job_json(late, now));
+  CHECK(json["ranks_behind"] == 39);
+  CHECK(json["behind"].size() == 20);
+}
+
 TEST_CASE("a job that has failed shows its first failure, with its last words") {
   NamedJobStatus failed = job("train", JobStatus::State::finished);
   failed.finish = Finish{.exit_code = 1,
