@@ -16,19 +16,23 @@ bool is_alone(const Draft& draft, const std::string& endpoint_host) {
   return endpoint_host.empty() || is_loopback_name(endpoint_host);
 }
 
+/// Where a dlaunchd listens under its unit, in a folder that root alone can make.
+constexpr std::string_view service_socket = "/run/dlaunchd/dlaunchd.sock";
+
 /// The socket of a dlaunchd on this host.
 Answer at_socket(const Draft& draft) {
   const std::string_view path = std::string_view(draft.rdzv_endpoint).substr(unix_prefix.size());
-  if (!path.starts_with('/')) {
+  if (!path.empty() && !path.starts_with('/')) {
     return MeetingProblem{"rdzv-endpoint",
-                          "a whole path is needed, as in unix:/run/dlaunchd/dlaunchd.sock"};
+                          "a whole path is needed, as in unix:" + std::string(service_socket)};
   }
   if (draft.rdzv_role == RendezvousRole::host) {
     return MeetingProblem{"rdzv-role",
                           "a node hosts at HOST:PORT, where others can come; a unix socket is that "
                           "of a dlaunchd"};
   }
-  return Meeting{Meeting::Kind::endpoint, draft.rdzv_endpoint, 0};
+  const std::string_view own = path.empty() ? service_socket : path;
+  return Meeting{Meeting::Kind::endpoint, std::string(unix_prefix) + std::string(own), 0};
 }
 
 Answer at_endpoint(const Draft& draft, const EndpointAsked& endpoint) {

@@ -97,6 +97,14 @@ void choose_state(Config& config) {
   config.state = std::string(sqlite_state) + *folder + "/state.db";
 }
 
+/// Likewise for sockets: this host's own come in there without a secret.
+void choose_socket(Config& config) {
+  const auto folders = variable("RUNTIME_DIRECTORY");
+  if (!folders || config.given.has("listen")) return;
+  ListenAt& socket = config.listen.emplace_back();
+  socket.path = folders->substr(0, folders->find(':')) + "/dlaunchd.sock";
+}
+
 /// `dlaunchd job-key ID [options]`: what an agent of that job needs, and no more.
 int print_job_key(std::span<const std::string> arguments) {
   if (arguments.empty() || arguments.front().starts_with("-")) {
@@ -138,6 +146,7 @@ int main(int argc, char** argv) {
   DaemonTask task;
   task.config = std::get<Config>(std::move(parsed));
   choose_state(task.config);
+  choose_socket(task.config);
   task.read_again = read;
   task.read_secrets = find_secrets;
   try {

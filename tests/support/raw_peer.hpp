@@ -33,8 +33,8 @@ class RawPeer {
     wire::encode_frame(out, {}, hello);
     say(out);
   }
-  void greet(std::uint64_t session = 0) {
-    say_hello(session);
+  void greet(std::uint64_t session = 0, std::string job = {}) {
+    say_hello(session, std::move(job));
     CHECK(read(wire::preface_bytes).size() == wire::preface_bytes);
     CHECK(frame().first.type == wire::Type::welcome);
   }

@@ -33,7 +33,7 @@ class RecordingHost : public store::Host {
     record("hello " + (hello.member ? hello.member->hostname : std::string("-")));
     const std::lock_guard lock(mutex_);
     last_ = who;
-    return wire::Welcome{"job-1", 7, memory};
+    return wire::Welcome{many_jobs ? hello.job : "job-1", 7, memory};
   }
   void on_message(store::ConnectionId, const wire::FrameHeader& header,
                   BytesView payload) override {
@@ -47,7 +47,9 @@ class RecordingHost : public store::Host {
     record(goodbye ? "goodbye" : "closed");
   }
 
-  std::uint64_t memory = 0;  ///< Set before anybody connects.
+  // Set before anybody connects.
+  std::uint64_t memory = 0;
+  bool many_jobs = false;  ///< Each is welcomed to the job it names.
 
   /// Waits until it was heard, and forgets it; false after 20 s.
   bool heard(const std::string& what) {

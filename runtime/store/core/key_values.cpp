@@ -2,6 +2,7 @@
 
 #include "runtime/base/phrases.hpp"
 #include "runtime/store/core/key_values_state.hpp"
+#include "runtime/store/core/session.hpp"
 
 #include <algorithm>
 #include <array>
@@ -17,6 +18,9 @@ using Channel = Waits::Channel;
 /// What a key and an entry of a queue take besides their bytes.
 constexpr std::size_t key_overhead = 192;
 constexpr std::size_t queued_overhead = 48;
+/// A namespace that holds more than such a part of the common memory leaves the last such part to
+/// the others, so that one alone cannot fill it.
+constexpr std::size_t reserved_part = 8;
 
 /// Overwrites in place; gives memory back when the value has shrunk a lot.
 void assign(Bytes& to, BytesView value) {
@@ -34,6 +38,11 @@ std::optional<std::int64_t> parse_number(BytesView value) {
 }
 
 }  // namespace
+
+std::string too_many_keys(std::size_t keys, std::size_t limit) {
+  return std::to_string(keys) + " keys in one request are too many; the limit is " +
+         std::to_string(limit);
+}
 
 std::string KeyValues::State::objection(std::string_view key, std::size_t value_bytes,
                                         std::size_t replaced) const {
@@ -56,10 +65,14 @@ std::string KeyValues::State::objection(std::string_view key, std::size_t value_
 }
 
 std::string KeyValues::State::memory_objection(std::size_t more) const {
-  if (limits.memory == nullptr || limits.memory->has_room(more)) return {};
+  if (limits.memory == nullptr) return {};
+  const std::size_t part = limits.memory->max / reserved_part;
+  const bool leaves_some = charge.bytes() > part;
+  if (limits.memory->has_room(more + (leaves_some ? part : 0))) return {};
   ++limits.memory->refused;
   return "the server's memory is full: it holds " + std::to_string(limits.memory->used) + " of " +
-         std::to_string(limits.memory->max) + " bytes, those of other jobs included";
+         std::to_string(limits.memory->max) + " bytes, those of other jobs included" +
+         (leaves_some ? ", and the rest is not for this job, which holds much" : "");
 }
 
 std::size_t KeyValues::State::held_bytes() const {
@@ -77,8 +90,7 @@ std::string KeyValues::State::objection(Map::iterator at, std::string_view key,
 
 std::string KeyValues::State::objection_to_keys(std::span<const std::string_view> keys) const {
   if (keys.size() > limits.keys_per_request) {
-    return std::to_string(keys.size()) + " keys in one request are too many; the limit is " +
-           std::to_string(limits.keys_per_request);
+    return too_many_keys(keys.size(), limits.keys_per_request);
   }
   for (const std::string_view key : keys) {
     if (std::string reason = objection(key, 0, key.size()); !reason.empty()) return reason;

@@ -68,7 +68,7 @@ struct KeyValues::State {
   }
   /// What all this takes in memory, about: a short key takes more than its bytes.
   std::size_t held_bytes() const;
-  /// Why `limits.memory` has no room for so many bytes more; empty if it has.
+  /// Why `limits.memory` has no room here for so many bytes more; empty if it has.
   std::string memory_objection(std::size_t more) const;
 
   /// Why `key`, found or not found at `at`, cannot hold so many bytes; empty if it can.
@@ -87,16 +87,16 @@ struct KeyValues::State {
   bool remove(std::string_view key, Effects& out);
   void wake(std::string_view key, const Entry& entry, Effects& out);
   void one_of_keys_came(Waits::Id id, Effects& out);
-  /// The name that this wait lacks, from where it stands on, else from the first on; NameList::end
-  /// if it lacks none.
-  std::size_t next_missing(const PendingWait& wait) const;
-  /// Answers the wait, or has it listen to the next name that is absent.
-  void look_at(Waits::Id id, Effects& out);
+  /// Looks at so many names of the wait, and answers it where all have been there, or has it listen
+  /// to the first that is absent. Returns how many it has looked at.
+  std::size_t look_at(Waits::Id id, std::size_t names, Effects& out);
   void aggregate(PendingWait::Kind kind, Caller by, const Aggregates::Contribution& what,
                  Clock::time_point deadline, Effects& out);
   /// The one who keeps the open round of this aggregate from ever being complete, if known.
   const LostContributor* hopeless(PendingWait::Kind kind, std::string_view name) const;
-  void time_out(Waits::Id id, Effects& out);
+  /// Looks at so many names of a wait that is over, and answers it when it has seen what is
+  /// missing.
+  std::size_t time_out(Waits::Id id, std::size_t names, Effects& out);
 };
 
 }  // namespace dlaunch::store

@@ -16,9 +16,9 @@ using Channel = Waits::Channel;
 using Kind = PendingWait::Kind;
 
 /// A wait for more keys than this is not looked at within the request that sets one of them, and
-/// a tick looks at no more than so many names before the others have their turn.
+/// neither a tick nor a request looks at more than so many before the others have their turn.
 constexpr std::size_t names_at_once = 64;
-constexpr std::size_t names_per_tick = 8192;
+constexpr std::size_t names_per_tick = 2048;
 constexpr std::size_t leases_per_tick = 1024;
 
 }  // namespace
@@ -53,40 +53,53 @@ void KeyValues::State::wake(std::string_view key, const Entry& entry, Effects& o
 
 void KeyValues::State::one_of_keys_came(Waits::Id id, Effects& out) {
   PendingWait& wait = *waits.find(id);
-  if (wait.names.count() <= names_at_once) return look_at(id, out);
+  if (wait.names.count() <= names_at_once) {
+    look_at(id, names_at_once, out);
+    return;
+  }
   if (!std::exchange(wait.woken, true)) woken.push_back(id);
 }
 
-/// Keys that came earlier may have been erased since.
-std::size_t KeyValues::State::next_missing(const PendingWait& wait) const {
-  const NameList& names = wait.names;
-  for (std::size_t at = wait.at; at != names.end(); at = names.next(at)) {
-    if (!exists(names[at])) return at;
-  }
-  for (std::size_t at = 0; at != wait.at; at = names.next(at)) {
-    if (!exists(names[at])) return at;
-  }
-  return names.end();
-}
-
-void KeyValues::State::look_at(Waits::Id id, Effects& out) {
+/// Once around, from the one that it listened to: those that came earlier may have been erased
+/// since.
+std::size_t KeyValues::State::look_at(Waits::Id id, std::size_t names, Effects& out) {
   PendingWait& wait = *waits.find(id);
-  wait.woken = false;
-  const std::size_t at = next_missing(wait);
-  if (at != wait.names.end()) return waits.listen_at(id, at);
-  answer(out, waits.take(id).by, Done{});
+  if (wait.looked == 0) wait.next = wait.at;
+  for (std::size_t looked = 0; wait.looked < wait.names.count(); ++looked) {
+    if (looked == names) return looked;
+    if (!exists(wait.names[wait.next])) {
+      wait.woken = false;
+      wait.looked = 0;
+      waits.listen_at(id, wait.next);
+      return looked + 1;
+    }
+    ++wait.looked;
+    wait.next = wait.names.next(wait.next);
+    if (wait.next == wait.names.end()) wait.next = 0;
+  }
+  const PendingWait done = waits.take(id);
+  answer(out, done.by, Done{});
+  return std::min(names, done.names.count());
 }
 
 void KeyValues::wait(Caller by, std::span<const std::string_view> keys, Clock::time_point deadline,
                      Effects& out) {
   State& s = *state_;
   if (std::string why = s.objection_to_keys(keys); !why.empty()) return refuse(out, by, why);
+  const auto first = keys.first(std::min(keys.size(), names_per_tick));
   const auto missing =
-      std::ranges::find_if(keys, [&](std::string_view key) { return !s.exists(key); });
-  if (missing == keys.end()) return answer(out, by, Done{});
+      std::ranges::find_if(first, [&](std::string_view key) { return !s.exists(key); });
+  if (missing == first.end() && first.size() == keys.size()) return answer(out, by, Done{});
   PendingWait wait{Kind::keys, by, NameList(keys), 0, deadline};
-  for (auto key = keys.begin(); key != missing; ++key) wait.at = wait.names.next(wait.at);
-  if (s.may_wait(wait, out)) s.waits.add(std::move(wait));
+  if (missing == first.end()) {
+    wait.woken = true;  // The rest is looked at as that of a wait of which a key has come.
+  } else {
+    for (auto key = first.begin(); key != missing; ++key) wait.at = wait.names.next(wait.at);
+  }
+  if (!s.may_wait(wait, out)) return;
+  const bool woken = wait.woken;
+  const Waits::Id id = s.waits.add(std::move(wait));
+  if (woken) s.woken.push_back(id);
 }
 
 void KeyValues::wait_get(Caller by, std::string_view key, Clock::time_point deadline,
@@ -326,15 +339,24 @@ void KeyValues::dismiss(std::uint64_t client, std::string_view why, Effects& out
   }
 }
 
-void KeyValues::State::time_out(Waits::Id id, Effects& out) {
+std::size_t KeyValues::State::time_out(Waits::Id id, std::size_t most, Effects& out) {
+  std::size_t looked = 0;
+  if (PendingWait& over = *waits.find(id); over.kind == Kind::keys) {
+    for (std::size_t& at = over.late_next; at != over.names.end(); at = over.names.next(at)) {
+      if (looked++ == most) return most;
+      if (exists(over.names[at])) continue;
+      if (++over.late.missing <= TimedOut::named_max) over.late.keys.emplace_back(over.names[at]);
+    }
+  }
   const PendingWait wait = waits.take(id);
   const NameList& names = wait.names;
   TimedOut late;
   switch (wait.kind) {
     case Kind::keys:
-      for (std::size_t at = 0; at != names.end(); at = names.next(at)) {
-        if (exists(names[at])) continue;
-        if (++late.missing <= TimedOut::named_max) late.keys.emplace_back(names[at]);
+      late = wait.late;
+      if (late.missing == 0 && names.count() > 1) {  // The last came while they were counted.
+        answer(out, wait.by, Done{});
+        return looked;
       }
       break;
     case Kind::barrier:
@@ -350,22 +372,25 @@ void KeyValues::State::time_out(Waits::Id id, Effects& out) {
       break;
   }
   answer(out, wait.by, std::move(late));
+  return std::max<std::size_t>(looked, 1);
 }
 
 void KeyValues::tick(Clock::time_point now, Effects& out) {
   State& s = *state_;
   s.kept.clear();
   std::size_t looked_at = 0;
-  for (; !s.woken.empty() && looked_at < names_per_tick; s.woken.pop_front()) {
-    const PendingWait* wait = s.waits.find(s.woken.front());
-    if (wait == nullptr || !wait->woken) continue;
-    looked_at += wait->names.count();
-    s.look_at(s.woken.front(), out);
+  while (!s.woken.empty() && looked_at < names_per_tick) {
+    const Waits::Id id = s.woken.front();
+    const PendingWait* wait = s.waits.find(id);
+    if (wait != nullptr && wait->woken) {
+      looked_at += s.look_at(id, names_per_tick - looked_at, out);
+      wait = s.waits.find(id);
+    }
+    if (wait == nullptr || !wait->woken) s.woken.pop_front();
   }
   for (auto next = s.waits.earliest(); next && next->first <= now && looked_at < names_per_tick;
        next = s.waits.earliest()) {
-    looked_at += s.waits.find(next->second)->names.count();
-    s.time_out(next->second, out);
+    looked_at += s.time_out(next->second, names_per_tick - looked_at, out);
   }
   for (const std::string& key : s.leases.expire(now, leases_per_tick)) s.remove(key, out);
 }

@@ -8,6 +8,7 @@
 #include <exception>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 /// The seam between the server, which moves bytes, and the protocols, which never see a socket. The
@@ -50,6 +51,9 @@ class Session {
   /// What it keeps of what it was fed, in bytes.
   virtual std::size_t unread_bytes() const = 0;
 };
+
+/// Why a request that names so many keys is refused: by its namespace, or before it is decoded.
+std::string too_many_keys(std::size_t keys, std::size_t limit);
 
 /// One key-value namespace, who is connected to it, and the protocol they speak. A protocol derives
 /// from it to add what its sessions share.

@@ -64,6 +64,13 @@ struct PendingWait {
   Clock::time_point deadline = Clock::time_point::max();
   bool woken =
       false;  ///< Kind::keys: that name has come, and the others are still to be looked at.
+  /// Kind::keys: while they are looked at, a part at a time, the place of the next one, and how
+  /// many were seen to exist one after the other.
+  std::size_t next = 0, looked = 0;
+  /// Kind::keys, beyond the deadline: the place of the next name to look at, and what was seen to
+  /// be missing before it.
+  std::size_t late_next = 0;
+  TimedOut late = {};
 
   /// What it takes to remember it, about.
   std::size_t bytes() const;

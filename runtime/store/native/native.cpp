@@ -78,6 +78,7 @@ void NativeSession::seat(NativeSpace* space) {
 
 void NativeSession::sit(NativeSpace* space, std::string_view why) {
   if (space_ != nullptr) {
+    if (bulk_) refuse(bulk_->request(), Errc::aborted, std::string(why));
     space_->values.dismiss(client_, why, space_->effects);
     space_->deliver();
     leave();
@@ -93,6 +94,7 @@ void NativeSession::leave() {
   spaces_.touch(*space_);
   space_ = nullptr;
   replies_ = nullptr;
+  bulk_.reset();
 }
 
 // ---- Bytes to frames ----
@@ -127,6 +129,10 @@ void NativeSession::fail() noexcept { out_.fail(); }
 std::optional<std::size_t> NativeSession::consume(BytesView in) {
   std::size_t used = 0;
   while (state_ != State::closed && !goodbye_ && !out_.congested()) {
+    if (bulk_) {
+      go_on_with_bulk();
+      continue;
+    }
     const BytesView rest = in.subspan(used);
     if (state_ == State::preface) {
       if (!open(rest)) return std::nullopt;
@@ -250,11 +256,42 @@ bool NativeSession::answered_before(const wire::FrameHeader& header) {
 // ---- Frames to calls ----
 
 bool NativeSession::store_request(const wire::FrameHeader& header, BytesView payload) {
+  // Before they are decoded: four million fit into a frame. More than fit are garbage.
+  const std::size_t keys = BulkRequest::keys_named(header.type, payload);
+  if (keys > wire::keys_per_request_max && keys <= payload.size() / sizeof(std::uint32_t)) {
+    refuse(header.request, Errc::refused, too_many_keys(keys, wire::keys_per_request_max));
+    return true;
+  }
+  bulk_ = BulkRequest::from(header, payload);
+  if (bulk_) return true;
   const Asked asked{space_->values, {client_, header.request}, session_, now_, space_->effects};
   const auto carry_out = [&](const auto& request) { request.carry_out(asked); };
   if (!wire::decode_request(header.type, payload, carry_out)) return false;
   space_->deliver();
   return true;
+}
+
+void NativeSession::go_on_with_bulk() {
+  const std::uint64_t request = bulk_->request();
+  spaces_.touch(*space_);
+  if (bulk_->is_change()) {
+    change_ = request;
+    if (std::string why = space_->refusal(); !why.empty()) {
+      bulk_.reset();
+      return refuse(request, Errc::refused, std::move(why));
+    }
+  }
+  const auto over =
+      bulk_->go_on({space_->values, {client_, request}, session_, now_, space_->effects});
+  space_->deliver();
+  if (!over) return;
+  const std::unique_ptr<BulkRequest> done = std::move(bulk_);
+  if (!std::holds_alternative<FoundMany>(*over)) {
+    answer({{client_, request}, *over});
+  } else if (request != 0 && fits(request, done->values_bytes() - sizeof(std::uint32_t))) {
+    const wire::FrameHeader header{0, wire::Values::type, wire::reply, request, epoch()};
+    wire::encode_frame(out_.buffer(), header, done->values());
+  }
 }
 
 bool NativeSession::other(const wire::FrameHeader& header, BytesView payload) {

@@ -1,11 +1,13 @@
 #pragma once
 
 #include "runtime/store/core/session.hpp"
+#include "runtime/store/native/bulk_request.hpp"
 #include "runtime/store/native/native_spaces.hpp"
 #include "runtime/store/protocol/replies.hpp"
 #include "runtime/store/protocol/wire.hpp"
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -21,7 +23,9 @@ class NativeSession final : public Session {
   bool feed(BytesView in, Clock::time_point now) override;
   void answer(const Effect& effect) override;
   void fail() noexcept override;
-  std::size_t unread_bytes() const override { return unread_.capacity(); }
+  std::size_t unread_bytes() const override {
+    return unread_.capacity() + (bulk_ ? bulk_->held_bytes() : 0);
+  }
 
  private:
   friend class NativeSpaces;
@@ -33,6 +37,8 @@ class NativeSession final : public Session {
   bool dispatch(const wire::FrameHeader& header, BytesView payload);
   bool greet(const wire::FrameHeader& header, BytesView payload);
   bool store_request(const wire::FrameHeader& header, BytesView payload);
+  /// The next part of the bulk request, and its answer where it was the last one.
+  void go_on_with_bulk();
   bool other(const wire::FrameHeader& header, BytesView payload);
   /// An answer of the backend's.
   void pass_on(const wire::FrameHeader& header, BytesView payload, bool remember);
@@ -66,6 +72,7 @@ class NativeSession final : public Session {
   NativeSpace* space_ = nullptr;
   SpaceId wanted_ = first_space;  ///< Before the welcome.
   Replies* replies_ = nullptr;    ///< This session's where it sits; null before its first change.
+  std::unique_ptr<BulkRequest> bulk_;  ///< What comes behind it waits until it is done.
   std::uint64_t change_ = 0;  ///< The change that is being made, whose answer is to be remembered.
 };
 

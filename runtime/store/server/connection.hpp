@@ -3,6 +3,7 @@
 #include "runtime/base/os/unique_fd.hpp"
 #include "runtime/store/core/session.hpp"
 #include "runtime/store/native/host.hpp"
+#include "runtime/store/server/turns.hpp"
 #include "runtime/store/tls/tls.hpp"
 
 #include <cstddef>
@@ -93,6 +94,7 @@ class Connection final : public Outbox {
   bool silent = false;      ///< Has not said anything on a port that must not mind.
   bool paused = false;      ///< Its session may hold requests that it has not taken up.
   bool held = false;        ///< Is among those that wait for a change to be durable.
+  bool due = false;         ///< Waits for its turn.
   bool unfinished = false;  ///< Its turn was over; it has another one, and is not read before.
   bool c10d = false;
   MemoryCharge charge;                        ///< What the memory budget counts of it.
@@ -102,6 +104,8 @@ class Connection final : public Outbox {
   std::string peer;            ///< The address that counts it among its connections; empty: none.
   Clock::time_point heard;     ///< When anything was last read.
   std::uint32_t interest = 0;  ///< The events that epoll watches for.
+  std::uint32_t events = 0;    ///< Those that have come, for its turn.
+  std::shared_ptr<Turns::Job> job;  ///< With which it has its turns.
 
  private:
   struct Chunk {

@@ -28,6 +28,7 @@ Connection& Server::State::add(unique_fd socket, Protocols protocols) {
   auto owned = std::make_unique<Connection>(id, std::move(socket), *this);
   Connection& connection = *owned;
   connection.protocols = protocols;
+  connection.job = jobless;
   connection.charge = MemoryCharge(limits.memory);
   connections.emplace(id, std::move(owned));
   // What ends a connection, or has something to send to it, is not to fail for want of memory.
@@ -47,14 +48,21 @@ void Server::State::set_interest(Connection& connection, std::uint32_t events) {
   if (::epoll_ctl(poll, EPOLL_CTL_MOD, connection.socket.get(), &event) != 0) end(connection);
 }
 
+void Server::State::serve(Connection& connection, Clock::time_point now) {
+  const std::uint32_t events = std::exchange(connection.events, 0);
+  if (!std::exchange(connection.unfinished, false)) return on_event(connection, events, now);
+  if (connection.session && !connection.closing()) feed(connection, {}, now);
+  if (connection.ended || connection.unfinished) return;
+  if (connection.lingers) return set_interest(connection, EPOLLIN);
+  flush(connection, now);
+}
+
 void Server::State::on_event(Connection& connection, std::uint32_t events, Clock::time_point now) {
   if ((events & EPOLLOUT) != 0) {
     flush(connection, now);
     if (connection.ended) return;
     const bool idle = connection.session && !connection.congested() && !connection.closing();
-    if (idle && !connection.unfinished) {
-      feed(connection, {}, now);
-    }
+    if (idle) feed(connection, {}, now);
   }
   if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) == 0 || connection.ended) return;
   // Its last words are heard before its end is.
@@ -85,7 +93,7 @@ void Server::State::feed(Connection& connection, BytesView in, Clock::time_point
     ++counters.garbage;
     return end(connection);
   }
-  connection.begin_turn(turn_end());
+  connection.begin_turn(turn_end);
   const bool spoken = connection.session->feed(in, now);
   const bool over = connection.end_turn();
   if (!spoken) {
@@ -96,7 +104,7 @@ void Server::State::feed(Connection& connection, BytesView in, Clock::time_point
   charge(connection);
   if (!over || connection.paused || connection.ended || connection.unfinished) return;
   connection.unfinished = true;
-  unfinished.push_back(connection.id);
+  make_due(connection);
   set_interest(connection, connection.interest);
 }
 
@@ -236,7 +244,11 @@ std::variant<wire::Welcome, Host::Refusal> Server::State::admit(ConnectionId who
   }
   auto verdict = host.admit(who, hello);
   connection = find(who);  // The host may have closed it.
-  if (connection != nullptr) no_longer_pending(*connection);
+  if (connection == nullptr) return verdict;
+  no_longer_pending(*connection);
+  if (const auto* welcome = std::get_if<wire::Welcome>(&verdict)) {
+    connection->job = turns.job(welcome->job);
+  }
   return verdict;
 }
 

@@ -28,11 +28,10 @@ constexpr std::size_t events_per_batch = 256;
 /// A timer that goes off later than this says that this process stood still.
 constexpr auto late_at = 100ms;
 constexpr int accepts_per_event = 256;
-/// How long all connections together are served before others are looked for, how long one of them
-/// is at a stretch, and how long in what is left of a batch that has lasted long enough.
+/// How long all jobs together are served before sockets are looked at again, and how long the
+/// connections of one of them are at a stretch.
 constexpr auto batch_time = 2ms;
 constexpr auto turn_time = 500us;
-constexpr auto short_turn_time = 20us;
 constexpr std::uint64_t listener_bit = std::uint64_t{1} << 63;
 
 }  // namespace
@@ -77,54 +76,50 @@ void Server::State::wait_for_time() {
 void Server::State::serve_ready() {
   std::array<epoll_event, events_per_batch> events;
   const int count = ::epoll_wait(poll, events.data(), static_cast<int>(events.size()), 0);
-  if (count <= 0) return;
+  if (count <= 0 && turns.empty()) return;
   batch([&] {
     const auto now = Clock::now();
-    batch_end = now + batch_time;
     for (int i = 0; i < count; ++i) {
       const epoll_event& event = events[static_cast<std::size_t>(i)];
       if ((event.data.u64 & listener_bit) != 0) {
         guarded(nullptr, [&] { accept_some(event.data.u64 & ~listener_bit, now); });
       } else if (Connection* connection = find(event.data.u64)) {
-        guarded(connection, [&] { on_event(*connection, event.events, now); });
-        flush_dirty(now);
+        connection->events |= event.events;
+        guarded(connection, [&] { make_due(*connection); });
       }
     }
+    take_turns();
   });
 }
 
-Clock::time_point Server::State::turn_end() const {
-  const auto now = Clock::now();
-  return now + (now < batch_end ? turn_time : short_turn_time);
+void Server::State::make_due(Connection& connection) {
+  if (connection.due) return;
+  turns.add(connection.job, connection.id);
+  connection.due = true;
+}
+
+void Server::State::take_turns() {
+  auto now = Clock::now();
+  for (const auto batch_end = now + batch_time; !turns.empty() && now < batch_end;
+       now = Clock::now()) {
+    turn_end = now + turn_time;
+    turns.serve_job([&](ConnectionId next) {
+      Connection* connection = find(next);
+      if (connection == nullptr) return true;
+      connection->due = false;
+      guarded(connection, [&] { serve(*connection, now); });
+      flush_dirty(now);
+      return Clock::now() < turn_end;
+    });
+  }
 }
 
 void Server::State::go_on_soon() {
   if (std::exchange(go_on_posted, true)) return;
   asio::post(io, [self = shared_from_this()] {
     self->go_on_posted = false;
-    if (!self->stopped) self->batch([&] { self->serve_unfinished(); });
+    if (!self->stopped) self->serve_ready();
   });
-}
-
-void Server::State::serve_unfinished() {
-  const auto now = Clock::now();
-  batch_end = now + batch_time;
-  for (std::size_t left = unfinished.size(); left > 0 && Clock::now() < batch_end; --left) {
-    Connection* connection = find(unfinished.front());
-    unfinished.pop_front();
-    if (connection == nullptr) continue;
-    connection->unfinished = false;
-    if (connection->session && !connection->closing()) {
-      guarded(connection, [&] { feed(*connection, {}, now); });
-    }
-    flush_dirty(now);
-    if (connection->ended || connection->unfinished) continue;
-    if (connection->lingers) {
-      set_interest(*connection, EPOLLIN);
-    } else {
-      flush(*connection, now);
-    }
-  }
 }
 
 void Server::State::failed(Connection* connection, const char* why) noexcept {

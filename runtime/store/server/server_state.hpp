@@ -47,6 +47,10 @@ struct Server::State final : Host, Connection::Owner, std::enable_shared_from_th
   void wait_for_sockets();
   void wait_for_time();
   void serve_ready();
+  /// Has something to do, and waits for its turn.
+  void make_due(Connection& connection);
+  /// Jobs are served in turn until the batch has lasted long enough.
+  void take_turns();
   /// Everything that may end connections runs in a batch; they are destroyed when it is over.
   template <class Work>
   void batch(Work work) {
@@ -60,7 +64,7 @@ struct Server::State final : Host, Connection::Owner, std::enable_shared_from_th
     settle(now);
     in_batch = false;
     arm();
-    if (!unfinished.empty()) go_on_soon();
+    if (!turns.empty()) go_on_soon();
   }
   /// What fails here ends this connection, if it is one's, and nothing else.
   template <class Work>
@@ -72,11 +76,8 @@ struct Server::State final : Host, Connection::Owner, std::enable_shared_from_th
     }
   }
   void failed(Connection* connection, const char* why) noexcept;
-  /// Connections whose turn was over have another one, in the order in which that was.
+  /// Some wait for their turn.
   void go_on_soon();
-  /// When a turn that begins now is over.
-  Clock::time_point turn_end() const;
-  void serve_unfinished();
   void settle(Clock::time_point now);
   /// Sends at once what a call from outside of any batch has queued; callbacks come later.
   void send_soon();
@@ -109,6 +110,8 @@ struct Server::State final : Host, Connection::Owner, std::enable_shared_from_th
   Connection* find(ConnectionId id);
   Connection& add(unique_fd socket, Protocols protocols);
   void set_interest(Connection& connection, std::uint32_t events);
+  void serve(Connection& connection, Clock::time_point now);
+  /// What it has said before goes on, and what it says now is read.
   void on_event(Connection& connection, std::uint32_t events, Clock::time_point now);
   void feed(Connection& connection, BytesView in, Clock::time_point now);
   /// Has the memory budget count the connection, and ends it where it is the one too many.
@@ -178,8 +181,10 @@ struct Server::State final : Host, Connection::Owner, std::enable_shared_from_th
   std::vector<ConnectionId> held;  ///< Have something that waits for it.
   ConnectionLimits connection_limits;
   std::map<std::string, std::size_t> per_peer;  ///< Connections of an address.
-  std::deque<ConnectionId> unfinished;          ///< Their turn was over before they were done.
-  Clock::time_point batch_end;                  ///< From then on turns are short.
+  Turns turns;
+  /// Of connections that have not been welcomed to a job.
+  const std::shared_ptr<Turns::Job> jobless = std::make_shared<Turns::Job>();
+  Clock::time_point turn_end;  ///< Of the job that is served.
   bool go_on_posted = false;
   std::vector<Connection*> dirty;   ///< Have something to send.
   std::vector<ConnectionId> ended;  ///< To be destroyed when the batch is over.

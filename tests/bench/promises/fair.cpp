@@ -1,5 +1,5 @@
 // What one job of a daemon suffers while another one attacks: the time that a set and a get of a
-// witness take, before the attack and during it.   fair PORT list|pages|barriers|waits|joins
+// witness take, before the attack and during it.   fair PORT ATTACK, one of those that main names.
 //
 // It prints one line: "baseline MS during MS longest MS attack S newcomer MS"; the first two are
 // the 99th percentile.
@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -58,6 +59,8 @@ class Peer {
     join.offer.workers = 8;
     join.rules.nodes_min = join.rules.nodes_max = 1;
     join.version = "bench";
+    // Nobody sends heartbeats while the daemon works off what is measured.
+    join.rules.liveness.lease = 10min;
     Bytes payload, out;
     message::encode(payload, join);
     wire::encode_frame(out, {0, message::Join::type, 0, 0, 0}, payload);
@@ -75,6 +78,15 @@ class Peer {
       if (n <= 0) throw std::runtime_error("the daemon has closed a connection");
       bytes = bytes.subspan(static_cast<std::size_t>(n));
     }
+  }
+  /// Says the bytes over and over, as far as the daemon takes them, and forgets the answers.
+  void push(BytesView bytes) {
+    std::array<std::byte, 4096> some;
+    while (::recv(fd_.get(), some.data(), some.size(), MSG_DONTWAIT) > 0) continue;
+    const BytesView rest = bytes.subspan(pushed_);
+    const ssize_t n = ::send(fd_.get(), rest.data(), rest.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n < 0 && errno != EAGAIN) throw std::runtime_error("the daemon has closed a connection");
+    if (n > 0) pushed_ = (pushed_ + static_cast<std::size_t>(n)) % bytes.size();
   }
   /// Takes so many answers; each is one frame.
   void take(std::size_t answers) {
@@ -127,10 +139,13 @@ class Peer {
   std::string job_;
   std::uint64_t request_ = 1;
   Bytes unread_;
+  std::size_t pushed_ = 0;  ///< Of what is pushed now.
 };
 
 /// Sets and gets a key until it is stopped.
 class Witness {
+  static constexpr auto period = 20ms;
+
  public:
   explicit Witness(const Address& daemon) : peer_(daemon, "witness", 1) { peer_.join(); }
 
@@ -138,8 +153,9 @@ class Witness {
   std::vector<double> measure(IsOver is_over) {
     std::vector<double> times;
     // One is due every so often, and is late where the one before it was: what stands still for a
-    // second spoils many.
-    for (auto due = Clock::now(); !is_over(); due += 5ms) {
+    // second spoils many. A pair takes a sync or two where the state is on disk, 4 ms each; were
+    // they due as often, each would be later than the one before it, whatever the daemon does.
+    for (auto due = Clock::now(); !is_over(); due += period) {
       std::this_thread::sleep_until(due);
       peer_.ask(wire::Set{"key", as_bytes("value")});
       peer_.ask(wire::Get{"key"});
@@ -172,15 +188,19 @@ constexpr std::size_t listed_keys = 1'000'000;
 constexpr std::size_t awaited_keys = 100'000;
 constexpr int waits = 60;
 constexpr int strangers = 200;
+constexpr int flooders = 500;
+constexpr auto flood_time = 3s;
+constexpr std::size_t keys_at_once = 128u << 10;  ///< The most that one request may name.
+constexpr int bulks = 40;
 constexpr int contributors = 4096;  ///< More are refused, as this world is small.
 
-/// A million keys, a few at a time, so that the witness' baseline is what it is beside them.
-void fill(Peer& attacker) {
-  const auto names = many_keys(listed_keys, "key-");
+/// So many keys, a few at a time, so that the witness' baseline is what it is beside them.
+void fill(Peer& attacker, std::size_t count) {
+  const auto names = many_keys(count, "key-");
   constexpr std::size_t at_once = 1000;
   for (std::size_t i = 0; i < names.size(); i += at_once) {
     wire::MultiSet set;
-    for (std::size_t k = i; k < i + at_once; ++k) {
+    for (std::size_t k = i; k < std::min(i + at_once, names.size()); ++k) {
       set.keys.push_back(names[k]);
       set.values.push_back(as_bytes("v"));
     }
@@ -219,23 +239,53 @@ Bytes long_waits(Peer& attacker) {
   return out;
 }
 
+template <class Message>
+Bytes bulk_storm(Peer& attacker) {
+  const auto names = many_keys(keys_at_once, "key-");
+  Message message;
+  message.keys.assign(names.begin(), names.end());
+  if constexpr (requires { message.values; }) message.values.assign(names.size(), as_bytes("v"));
+  Bytes out;
+  for (int i = 0; i < bulks; ++i) attacker.append(out, message);
+  return out;
+}
+
+/// Many connections of the attacker's job that say one thing after the other, as fast as they may.
+void flood(const Address& daemon) {
+  std::vector<Peer> crowd;
+  for (int i = 0; i < flooders; ++i) crowd.emplace_back(daemon, "attacker", 0);
+  Bytes said;
+  while (said.size() < (64u << 10)) crowd.front().append(said, wire::Get{"key"});
+  for (const auto end = Clock::now() + flood_time; Clock::now() < end;) {
+    for (Peer& each : crowd) each.push(said);
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) try {
-  if (argc != 3) throw std::runtime_error("fair PORT list|pages|barriers|waits|joins");
+  if (argc != 3) {
+    throw std::runtime_error("fair PORT list|pages|barriers|waits|looks|gets|sets|flood|joins");
+  }
   const Address daemon = resolve("127.0.0.1", static_cast<std::uint16_t>(std::atoi(argv[1]))).at(0);
   const std::string_view attack = argv[2];
   Peer attacker(daemon, "attacker", 2);
   attacker.join();
+  if (attack == "list" || attack == "pages") fill(attacker, listed_keys);
+  if (attack == "gets" || attack == "looks") fill(attacker, keys_at_once);
   Witness witness(daemon);
-  if (attack == "list" || attack == "pages") fill(attacker);
   Bytes said;
+  std::size_t answers = storms;
   if (attack == "list") said = list_storm(attacker);
   if (attack == "pages") said = page_storm(attacker);
   if (attack == "barriers") said = late_barriers(attacker);
-  if (attack == "waits") said = long_waits(attacker);
+  if (attack == "waits") said = long_waits(attacker), answers = waits;
+  if (attack == "gets" || attack == "sets" || attack == "looks") answers = bulks;
+  if (attack == "gets") said = bulk_storm<wire::MultiGet>(attacker);
+  if (attack == "sets") said = bulk_storm<wire::MultiSet>(attacker);
+  if (attack == "looks") said = bulk_storm<wire::Wait>(attacker);
 
-  const auto quiet_end = Clock::now() + 2s;
+  const auto quiet_end = Clock::now() + 3s;
   const auto before = witness.measure([&] { return Clock::now() >= quiet_end; });
 
   const auto begin = Clock::now();
@@ -247,9 +297,11 @@ int main(int argc, char** argv) try {
   double newcomer = 0;
   std::vector<Peer> crowd;
   if (!said.empty()) {
-    attacker.send(said);
-    attacker.take(attack == "waits" ? waits : storms);
+    // It is read while it is said: a daemon that waits for its reader takes up nothing more.
+    std::jthread said_at_once([&] { attacker.send(said); });
+    attacker.take(answers);
   }
+  if (attack == "flood") flood(daemon);
   if (attack == "joins") {
     for (int i = 0; i < strangers; ++i) {
       crowd.emplace_back(daemon, "stranger", static_cast<std::uint64_t>(100 + i));

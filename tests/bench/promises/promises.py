@@ -21,7 +21,7 @@ than FACTOR (3) times its bound, or did not come true at all. The promises:
   drip      1,000 that say a byte a second and never finish a hello: each is closed at 3 s, others are served
   files     no descriptor is left: accepting pauses without spinning, who is in is served, and it recovers
   fair      one job of a dlaunchd attacks: lists over a million keys, barriers that time out, waits for 100,000 keys,
-            connections that never join; a set and a get of another job take 10 ms at most (p99, or twice what they
+            requests that name 128 Ki, 500 connections at once, connections that never join; a set and a get of another job take 10 ms at most (p99, or twice what they
             took before), and a newcomer is served
 """
 import argparse

@@ -157,7 +157,7 @@ def files(gate, build):
 
 
 def fair(gate, build):
-    for attack in ("list", "pages", "barriers", "waits", "joins"):
+    for attack in ("list", "pages", "barriers", "waits", "looks", "gets", "sets", "flood", "joins"):
         port = free_port()
         daemon = subprocess.Popen([str(build / "bin/dlaunchd"), "--listen", f"127.0.0.1:{port}", "--http", "off"],
                                   stderr=subprocess.PIPE, text=True,

@@ -367,6 +367,28 @@ TEST_CASE("configurations are checked, and refused with the code that says so") 
         std::string::npos);
 }
 
+TEST_CASE("under a service manager it listens at a socket, too, unless it is told where") {
+  const Folder folder;
+  const std::string path = folder.path + "/dlaunchd.sock";
+  const std::map<std::string, std::string> environment = {{"RUNTIME_DIRECTORY", folder.path}};
+  {
+    Daemon told({}, environment);
+    CHECK(::access(path.c_str(), F_OK) != 0);
+  }
+  // The default port may be another's here; then it says so, and the socket is gone again.
+  Process untold({program, "--http", "off"}, environment);
+  const std::string said = untold.read_until("\n");
+  if (said.find(" ready ") != std::string::npos) {
+    CHECK(said.find("listen=127.0.0.1:29400,unix:" + path + " ") != std::string::npos);
+    CHECK(::access(path.c_str(), F_OK) == 0);
+    REQUIRE(::kill(untold.pid(), SIGTERM) == 0);
+    CHECK(untold.wait() == 0);
+  } else {
+    CHECK(said.find("127.0.0.1:29400") != std::string::npos);
+  }
+  CHECK(::access(path.c_str(), F_OK) != 0);
+}
+
 TEST_CASE("the service manager hears all of it") {
   const Folder folder;
   const std::string name = folder.path + "/notify";

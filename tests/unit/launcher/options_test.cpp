@@ -308,6 +308,8 @@ TEST_CASE("where nodes meet") {
         Meeting{Kind::endpoint, "localhost", 29400});
   CHECK(meets({"--rdzv-endpoint=unix:/run/d.sock", "p"}) ==
         Meeting{Kind::endpoint, "unix:/run/d.sock", 0});
+  CHECK(meets({"--rdzv-endpoint", "unix:", "p"}) ==
+        Meeting{Kind::endpoint, "unix:/run/dlaunchd/dlaunchd.sock", 0});
   // torchrun's static way.
   CHECK(meets({"--nnodes=2", "--node-rank=0", "--master-addr=head", "p"}) ==
         Meeting{Kind::fixed, "head", 29500});

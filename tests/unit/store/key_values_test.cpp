@@ -295,7 +295,50 @@ TEST_CASE("waits that end at one time are answered a part in each tick") {
   std::size_t ticks = 0;
   for (; values.next_deadline(); ++ticks) values.tick(start, out);
   CHECK(out.size() == 6);
+  CHECK(ticks == 15);
+  const auto& late = std::get<TimedOut>(out.back().answer);
+  CHECK(late.missing == keys.size());
+  CHECK(late.keys.front() == keys[0]);
+}
+
+TEST_CASE("a wait for very many keys that exist is looked at a part in each tick") {
+  KeyValues values;
+  Effects out;
+  const auto names = numbered("k", 5000);
+  const std::vector<std::string_view> keys(names.begin(), names.end());
+  values.multi_set(b, keys, std::vector<BytesView>(keys.size()), out);
+  out.clear();
+  values.wait(a, keys, never, out);
+  values.tick(start, out);
+  CHECK(out.empty());
+  // One that is still to be looked at goes, and comes back.
+  values.erase(b, keys[4999], out);
+  out.clear();
+  while (values.next_deadline()) values.tick(start, out);
+  CHECK(out.empty());
+  values.set(b, keys[4999], {}, out);
+  out.clear();
+  std::size_t ticks = 0;
+  for (; values.next_deadline(); ++ticks) values.tick(start, out);
+  CHECK(only<Done>(out));
   CHECK(ticks == 3);
+}
+
+TEST_CASE("a wait whose last key comes while the missing ones are counted has not timed out") {
+  KeyValues values;
+  Effects out;
+  const auto names = numbered("k", 5000);
+  const std::vector<std::string_view> keys(names.begin(), names.end());
+  values.multi_set(b, std::span(keys).first(4999), std::vector<BytesView>(4999), out);
+  values.wait(a, keys, start + 1s, out);
+  while (values.next_deadline() <= start) values.tick(start, out);
+  out.clear();
+  values.tick(start + 1s, out);
+  CHECK(out.empty());
+  values.set(b, keys[4999], {}, out);
+  out.clear();
+  while (values.next_deadline()) values.tick(start + 1s, out);
+  CHECK(only<Done>(out));
 }
 
 TEST_CASE("waits take room in the store, and leases are as many as one may hold") {
@@ -313,6 +356,29 @@ TEST_CASE("waits take room in the store, and leases are as many as one may hold"
   CHECK(values.bytes() == 0);
   for (const char* key : {"a", "b", "c"}) values.set_leased(b, key, {}, 7, 1s, start, out);
   CHECK(refusal(out).find("leases 2 keys already") != std::string::npos);
+}
+
+TEST_CASE("a namespace that holds much leaves some of the memory to others") {
+  const auto memory = std::make_shared<MemoryBudget>();
+  memory->max = 100'000;
+  Limits limits;
+  limits.memory = memory;
+  KeyValues greedy(limits), modest(limits);
+  Effects out;
+  const auto names = numbered("k", 1000);
+  std::size_t set = 0;
+  for (; set < names.size() && refusal(out).empty(); ++set) {
+    greedy.set(a, names[set], Bytes(100), out);
+    greedy.settle();
+  }
+  CHECK(set < names.size());
+  CHECK(memory->used > 80'000);
+  CHECK(refusal(out).find("the rest is not for this job") != std::string::npos);
+  for (std::size_t i = 0; i < 30; ++i) {
+    modest.set(b, names[i], Bytes(100), out);
+    CHECK(refusal(out).empty());
+    modest.settle();
+  }
 }
 
 TEST_CASE("namespaces share the memory: what exceeds it is refused, and given back at the end") {

@@ -1,8 +1,12 @@
 // One client of a server and the others: a storm of requests, one that fails, memory, crowds.
+#include "runtime/store/server/turns.hpp"
+
 #include "tests/support/raw_peer.hpp"
 #include "tests/support/store_server.hpp"
 
+#include <algorithm>
 #include <deque>
+#include <future>
 #include <memory>
 #include <new>
 #include <string>
@@ -53,6 +57,74 @@ TEST_CASE("what a client says before it hangs up is heard, however many turns th
   CHECK(server.host.heard("message 67 bye"));
   CHECK(server.host.heard("closed"));
   CHECK(server.client().get("k").value_or(Bytes{}).size() == 20'000);
+}
+
+TEST_CASE("jobs take turns, and within a job its connections do") {
+  store::Turns turns;
+  const auto a = turns.job("a"), b = turns.job("b");
+  CHECK(turns.job("a") == a);
+  for (const store::ConnectionId id : {1U, 2U, 3U}) turns.add(a, id);
+  turns.add(b, 4);
+  std::string served;
+  // A turn is over after so many; connection 2 is not done after its first.
+  const auto turn = [&](int connections, store::ConnectionId unfinished = 0) {
+    turns.serve_job([&](store::ConnectionId id) {
+      served += std::to_string(id);
+      if (id == unfinished) turns.add(a, id);
+      return --connections > 0;
+    });
+    served += " ";
+  };
+  turn(2, 2);
+  turn(2);
+  turns.add(b, 5);
+  turn(2);
+  turn(2);
+  CHECK(served == "12 4 32 5 ");
+  CHECK(turns.empty());
+}
+
+TEST_CASE("a job whose connections have gone is forgotten, one that has some is not") {
+  store::Turns turns;
+  const auto stays = turns.job("stays");
+  std::weak_ptr<store::Turns::Job> gone = turns.job("gone");
+  for (int i = 0; i < 1000; ++i) turns.job("job " + std::to_string(i));
+  CHECK(gone.expired());
+  CHECK(turns.job("stays") == stays);
+  CHECK(turns.known_jobs() < 500);
+}
+
+TEST_CASE("a job of many connections has no more turns than a job of one") {
+  ServerThread server;
+  server.host.many_jobs = true;
+  std::vector<std::string> keys;
+  std::deque<RawPeer> crowd;
+  for (int i = 0; i < 40; ++i) {
+    keys.push_back("key-" + std::to_string(i));
+    crowd.emplace_back(server.connect()).greet(0, "crowded");
+  }
+  RawPeer witness(server.connect());
+  witness.greet(0, "alone");
+  // The server stands still until all of them have said something, each more than a turn can do.
+  std::promise<void> said;
+  std::jthread held(
+      [&] { server.on_loop([&](store::Server&) { return said.get_future().wait(), 0; }); });
+  for (std::size_t i = 0; i < crowd.size(); ++i) {
+    Bytes out;
+    while (out.size() < (64u << 10)) {
+      wire::encode_frame(out, {0, {}, 0, 0, 0}, wire::Append{keys[i], as_bytes("x")});
+    }
+    crowd[i].say(out);
+  }
+  wire::MultiGet all;
+  all.keys.assign(keys.begin(), keys.end());
+  witness.ask(2, all);
+  said.set_value();
+  const auto [header, payload] = witness.frame();
+  const auto values = wire::decode<wire::Values>(payload);
+  REQUIRE(values);
+  // Of the crowd some had their turn before the witness, and not all.
+  CHECK(std::ranges::count_if(values->values, [](const auto& value) { return !value; }) > 20);
 }
 
 TEST_CASE("a client's list is whole, however many pages it takes") {

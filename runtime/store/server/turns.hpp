@@ -1,0 +1,74 @@
+#pragma once
+
+#include "runtime/store/native/host.hpp"
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+
+namespace dlaunch::store {
+
+/// Which connection is served next: jobs take turns, however many connections each has, and within
+/// a job its connections do. Pure: it knows neither time nor sockets.
+class Turns {
+ public:
+  /// A job's connections that have something to do. A connection holds it as long as it lives.
+  class Job {
+    friend class Turns;
+    std::deque<ConnectionId> waiting_;
+    bool listed_ = false;
+  };
+
+  /// The job of this name, new or not.
+  std::shared_ptr<Job> job(const std::string& name) {
+    if (jobs_.size() >= sweep_at_) {
+      std::erase_if(jobs_, [](const auto& each) { return each.second.expired(); });
+      sweep_at_ = 2 * jobs_.size() + few_jobs;
+    }
+    std::weak_ptr<Job>& known = jobs_[name];
+    auto job = known.lock();
+    if (!job) known = job = std::make_shared<Job>();
+    return job;
+  }
+
+  /// Has something to do. Not to be called again before it was served.
+  void add(const std::shared_ptr<Job>& job, ConnectionId connection) {
+    job->waiting_.push_back(connection);
+    if (job->listed_) return;
+    jobs_due_.push_back(job);
+    job->listed_ = true;
+  }
+
+  bool empty() const { return jobs_due_.empty(); }
+  /// How many names of jobs it holds.
+  std::size_t known_jobs() const { return jobs_.size(); }
+
+  /// The next job's turn: `serve` is handed its connections one after the other until none is left
+  /// or it says false. What is left waits behind the other jobs.
+  template <class Serve>
+  void serve_job(Serve serve) {
+    const auto job = jobs_due_.front();
+    for (bool goes_on = true; goes_on && !job->waiting_.empty();) {
+      const ConnectionId next = job->waiting_.front();
+      job->waiting_.pop_front();
+      goes_on = serve(next);
+    }
+    if (job->waiting_.empty()) {
+      job->listed_ = false;
+    } else {
+      jobs_due_.push_back(job);
+    }
+    jobs_due_.pop_front();
+  }
+
+ private:
+  static constexpr std::size_t few_jobs = 64;
+  std::deque<std::shared_ptr<Job>> jobs_due_;
+  /// Those of jobs without a connection go when there are twice as many as were left.
+  std::map<std::string, std::weak_ptr<Job>> jobs_;
+  std::size_t sweep_at_ = few_jobs;
+};
+
+}  // namespace dlaunch::store
