@@ -119,7 +119,8 @@ std::string_view zsh_operands(std::string_view command) {
   for (const auto name : of_a_job) {
     if (command == "dlaunch " + std::string(name)) return "'1: :_dlaunch_jobs'";
   }
-  if (command == "dlaunch ctl") return "'1:action:(jobs job stop drain resume remove evict backup)'";
+  if (command == "dlaunch ctl")
+    return "'1:action:(jobs job stop drain resume remove evict backup)'";
   if (command == "dlaunchd") return "'1:command:(job-key check backup restore)' '*: :_files'";
   return "";
 }
