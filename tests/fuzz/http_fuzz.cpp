@@ -51,6 +51,7 @@ const StatusSource& source() {
       .figures = [] { return ServingFigures{}; },
       .unhealthy = [] { return std::string(); },
       .unready = [] { return std::string(); },
+      .backup = [] { return BackupStatus{}; },
       .events = [](std::string_view last) { return std::make_shared<EventFeed>(ring, last); }};
   return all;
 }
