@@ -66,7 +66,8 @@ SocketFile::SocketFile(const std::string& path, mode_t mode, const std::string& 
     device_ = file.st_dev;
     inode_ = file.st_ino;
   }
-  const bool given = ::chown(path.c_str(), uid_t(-1), owned_by) == 0;
+  // A unit that keeps privileged calls from its daemon keeps this one, too.
+  const bool given = group.empty() || ::chown(path.c_str(), uid_t(-1), owned_by) == 0;
   if (!given || ::chmod(path.c_str(), mode) != 0) {
     const int error = errno;
     ::unlink(path.c_str());
