@@ -1,5 +1,6 @@
 #include "launcher/report/daemon_jobs.hpp"
 
+#include "launcher/report/table_text.hpp"
 #include "runtime/base/phrases.hpp"
 #include "runtime/base/text/control.hpp"
 
@@ -39,22 +40,6 @@ std::string nodes_of(const json& job) {
 
 std::string age_of(const json& node) {
   return std::to_string(node.at("heartbeat_age_ms").get<long>() / 1000) + " s ago";
-}
-
-/// The last column is not filled up.
-std::string table_text(const std::vector<Row>& rows) {
-  std::vector<std::size_t> widths(rows.front().size());
-  for (const Row& row : rows) {
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  std::string text;
-  for (const Row& row : rows) {
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      text += row[i];
-      text += i + 1 == row.size() ? "\n" : std::string(widths[i] - row[i].size() + 2, ' ');
-    }
-  }
-  return text;
 }
 
 /// The ranks that are behind, a line each, as the daemon has put it; one of before says nothing of

@@ -1,6 +1,7 @@
 #include "launcher/report/flight_report.hpp"
 
 #include "launcher/report/divergence.hpp"
+#include "launcher/report/json_text.hpp"
 #include "runtime/base/phrases.hpp"
 
 #include <algorithm>
@@ -17,7 +18,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr int format_version = 1;
+constexpr int flight_version = 1;
 
 /// Text of a program, in whatever encoding, becomes JSON. Over several lines for a flight, which
 /// people look into.
@@ -67,10 +68,6 @@ double seconds(auto duration) {
 /// Seconds since 1970 of one of the node's times.
 double wall_seconds(const NodeSnapshot& node, Clock::time_point at) {
   return seconds(node.wall.time_since_epoch() - (node.taken - at));
-}
-
-ordered_json text_or_null(const std::string& text) {
-  return text.empty() ? ordered_json(nullptr) : ordered_json(text);
 }
 
 enum class Groups { alive, all };
@@ -133,7 +130,7 @@ ordered_json call_json(const NodeSnapshot& node, const FlightCall& call, const C
 ordered_json head_json(const JobSnapshot& job) {
   const NodeSnapshot& node = job.nodes.front();
   ordered_json out;
-  out["version"] = format_version;
+  out["version"] = flight_version;
   out["job"] = node.job;
   out["node"] = node.node;
   out["host"] = node.host;

@@ -1,11 +1,11 @@
 #include "launcher/report/job_list.hpp"
 
+#include "launcher/report/table_text.hpp"
 #include "runtime/base/phrases.hpp"
 
 #include <algorithm>
-#include <array>
 #include <chrono>
-#include <cstddef>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -13,9 +13,6 @@ namespace dlaunch::launcher {
 namespace {
 
 using nlohmann::ordered_json;
-
-constexpr std::size_t columns = 6;
-using Row = std::array<std::string, columns>;
 
 std::string ranks_of(const JobEntry& entry) {
   const std::string here = std::to_string(entry.ranks_here);
@@ -64,24 +61,12 @@ std::string drained_text(const JobDrained& drained) {
 }
 
 std::string list_text(const std::vector<FoundJob>& jobs, WallClock::time_point now) {
-  std::vector<Row> rows = {{"job", "state", "ranks", "age", "pid", "program"}};
+  std::vector<std::vector<std::string>> rows = {{"job", "state", "ranks", "age", "pid", "program"}};
   for (const auto& [entry, agent, front] : jobs) {
     rows.push_back({entry.job, state_text(entry.state), ranks_of(entry), age_of(entry, now),
                     front > 0 ? std::to_string(front) : "-", clipped(entry.program)});
   }
-  std::string text;
-  std::array<std::size_t, columns> widths{};
-  for (const auto& row : rows) {
-    for (std::size_t i = 0; i < columns; ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  for (auto& row : rows) {
-    for (std::size_t i = 0; i + 1 < columns; ++i) {
-      row[i].resize(widths[i], ' ');
-      text += row[i] + "  ";
-    }
-    text += row.back() + "\n";
-  }
-  return text;
+  return table_text(rows);
 }
 
 std::string list_json(const std::vector<FoundJob>& jobs, WallClock::time_point now) {

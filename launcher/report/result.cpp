@@ -1,5 +1,6 @@
 #include "launcher/report/result.hpp"
 
+#include "launcher/report/json_text.hpp"
 #include "runtime/base/phrases.hpp"
 
 #include <algorithm>
@@ -12,7 +13,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr int format_version = 1;
+constexpr int result_version = 1;
 
 double seconds_between(WallClock::time_point from, WallClock::time_point to) {
   const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(to - from);
@@ -34,10 +35,6 @@ std::string_view origin_name(Origin origin) {
       break;
   }
   return "default";
-}
-
-ordered_json text_or_null(const std::string& text) {
-  return text.empty() ? ordered_json(nullptr) : ordered_json(text);
 }
 
 ordered_json end_to_json(const WorkerEnd& end) {
@@ -105,7 +102,7 @@ ordered_json attempt_to_json(const AttemptResult& attempt) {
 
 std::string to_json(const JobResult& result, const JobSpec& spec) {
   ordered_json out;
-  out["format"] = format_version;
+  out["format"] = result_version;
   out["job"] = result.job;
   out["host"] = result.host;
   out["program"] = spec.program;

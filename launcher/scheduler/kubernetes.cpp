@@ -5,8 +5,6 @@
 namespace dlaunch::launcher {
 namespace {
 
-constexpr int nodes_max = static_cast<int>(listed_nodes_max);
-
 std::vector<std::string_view> words_of(std::string_view line) {
   std::vector<std::string_view> words;
   line = line.substr(0, line.find('#'));
@@ -67,7 +65,7 @@ std::string alone_in(const SchedulerPlace& place, const std::string& index) {
 bool read_index(SchedulerPlace& place, const Variables& variables) {
   place.rank_from = "JOB_COMPLETION_INDEX";
   if (!variables.has(place.rank_from)) return false;
-  place.node_rank = variables.number(place, place.rank_from, 0, nodes_max - 1);
+  place.node_rank = variables.number(place, place.rank_from, 0, listed_nodes_max - 1);
   place.first = place.node_rank == 0;
   return true;
 }
@@ -99,7 +97,7 @@ std::optional<long> job_index(const Variables& variables, const PodName& pod,
   if (const auto index = variables.number_if("JOB_INDEX")) return index;
   if (!pod.label.starts_with(stem + "-")) return std::nullopt;
   const std::string_view rest = std::string_view(pod.label).substr(stem.size() + 1);
-  const auto read = read_integer(rest.substr(0, rest.find('-')), 0, nodes_max);
+  const auto read = read_integer(rest.substr(0, rest.find('-')), 0, listed_nodes_max);
   const auto* index = std::get_if<long>(&read);
   return index == nullptr ? std::nullopt : std::optional(*index);
 }
@@ -146,7 +144,7 @@ bool read_pytorch_job(SchedulerPlace& place, const Variables& variables, const F
   for (const auto name : {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}) {
     if (!variables.has(name)) return false;
   }
-  const int count = variables.number(place, "WORLD_SIZE", 1, nodes_max);
+  const int count = variables.number(place, "WORLD_SIZE", 1, listed_nodes_max);
   place.node_count = count;
   place.count_from = "WORLD_SIZE";
   place.node_rank = variables.number(place, "RANK", 0, count - 1);

@@ -9,8 +9,6 @@
 namespace dlaunch::launcher {
 namespace {
 
-constexpr int nodes_max = static_cast<int>(listed_nodes_max);
-
 /// Open MPI's contact of a daemon, "3508.0;tcp://10.0.0.1,10.1.0.1:4233;tcp6://[fd00::2]:5098":
 /// the first address. Empty where there is none.
 std::string address_of(std::string_view contact) {
@@ -71,7 +69,7 @@ Told job_id(std::string_view prefix, std::string_view name, std::string_view fro
 void read_ranks(SchedulerPlace& place, const Variables& variables, std::string_view rank,
                 std::string_view size, std::string_view local_size, std::string_view starter,
                 std::string_view once) {
-  const int count = variables.number(place, size, 1, nodes_max);
+  const int count = variables.number(place, size, 1, listed_nodes_max);
   place.node_count = count;
   place.count_from = size;
   place.node_rank = variables.number(place, rank, 0, count - 1);
@@ -79,7 +77,7 @@ void read_ranks(SchedulerPlace& place, const Variables& variables, std::string_v
   place.first = place.node_rank == 0;
   const long local = variables.number_if(local_size).value_or(1);
   if (local <= 1) return;
-  refuse_several(place, starter, static_cast<int>(std::min<long>(local, nodes_max)), 1, once);
+  refuse_several(place, starter, static_cast<int>(std::min<long>(local, listed_nodes_max)), 1, once);
 }
 
 std::string short_name(std::string_view host) {
@@ -158,7 +156,7 @@ bool read_hydra(SchedulerPlace& place, const Variables& variables, const FileRea
 
 bool read_pmix(SchedulerPlace& place, const Variables& variables, const FileReader&) {
   if (!variables.has("PMIX_RANK") || !variables.has("PMIX_NAMESPACE")) return false;
-  place.node_rank = variables.number(place, "PMIX_RANK", 0, nodes_max - 1);
+  place.node_rank = variables.number(place, "PMIX_RANK", 0, listed_nodes_max - 1);
   place.rank_from = "PMIX_RANK";
   place.first = place.node_rank == 0;
   place.job_id = job_id("pmix-", variables.text("PMIX_NAMESPACE"), "PMIX_NAMESPACE");

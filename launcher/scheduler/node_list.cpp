@@ -9,6 +9,7 @@ namespace {
 
 using Names = std::vector<std::string>;
 
+constexpr std::size_t names_max = listed_nodes_max;
 /// Digits beyond this are no node's number.
 constexpr std::size_t digits_max = 9;
 
@@ -45,7 +46,7 @@ Read<Names> read_ranges(std::string_view ranges) {
     const auto first = number_of(from);
     const auto last = dash == std::string_view::npos ? first : number_of(range.substr(dash + 1));
     if (!first || !last || *last < *first) return bad_range(range);
-    if (static_cast<std::size_t>(*last - *first) >= listed_nodes_max - numbers.size()) {
+    if (static_cast<std::size_t>(*last - *first) >= names_max - numbers.size()) {
       return too_many();
     }
     // The first number's width is that of all: "[08-10]" is 08, 09 and 10.
@@ -56,7 +57,7 @@ Read<Names> read_ranges(std::string_view ranges) {
 
 /// Every one of `heads` followed by every one of `tails`.
 Read<Names> product(const Names& heads, const Names& tails) {
-  if (heads.size() * tails.size() > listed_nodes_max) return too_many();
+  if (heads.size() * tails.size() > names_max) return too_many();
   Names all;
   all.reserve(heads.size() * tails.size());
   for (const auto& head : heads) {
@@ -102,7 +103,7 @@ Read<Names> read_node_list(std::string_view text) {
     auto element = read_element(text.substr(start, i - start));
     if (std::holds_alternative<Complaint>(element)) return element;
     auto& names = std::get<Names>(element);
-    if (names.size() > listed_nodes_max - all.size()) return too_many();
+    if (names.size() > names_max - all.size()) return too_many();
     all.insert(all.end(), std::make_move_iterator(names.begin()),
                std::make_move_iterator(names.end()));
     start = i + 1;

@@ -21,7 +21,7 @@ std::string srun_once(int nodes) {
 /// A batch script's own process, a shell under salloc: there is no step of srun's.
 void describe_unstarted(SchedulerPlace& place, const Variables& variables) {
   const long nodes = variables.number_if("SLURM_JOB_NUM_NODES").value_or(1);
-  if (nodes <= 1 || nodes > static_cast<long>(listed_nodes_max)) {
+  if (nodes <= 1 || nodes > listed_nodes_max) {
     place.node_count = 1;
     return;
   }
@@ -65,7 +65,7 @@ void locate(SchedulerPlace& place, const Variables& variables) {
 
 void read_step(SchedulerPlace& place, const Variables& variables) {
   const int nodes =
-      variables.number(place, "SLURM_STEP_NUM_NODES", 1, static_cast<int>(listed_nodes_max));
+      variables.number(place, "SLURM_STEP_NUM_NODES", 1, listed_nodes_max);
   place.node_count = nodes;
   place.count_from = "SLURM_STEP_NUM_NODES";
   const long tasks = variables.number_if("SLURM_STEP_NUM_TASKS").value_or(nodes);

@@ -71,7 +71,7 @@ void Acceptor::on_ready(std::uint32_t) {
     unique_fd fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!fd) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
-      if (errno == EAGAIN || errno == EWOULDBLOCK) return;
+      if (would_block(errno)) return;
       const int error = errno;
       const std::string why = "it cannot accept connections: " + errno_text(error);
       if (!is_shortage(error)) throw Error(Errc::unreachable, why);
@@ -97,7 +97,7 @@ bool Acceptor::hear(Newcomer& newcomer) {
   for (;;) {
     const auto n = ::recv(newcomer.fd(), part.data(), newcomer.acceptance.wanted(), MSG_DONTWAIT);
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return false;
+    if (n < 0 && would_block(errno)) return false;
     Bytes answer;
     const auto verdict = n <= 0 ? Acceptance::Verdict::refused
                                 : newcomer.acceptance.feed(

@@ -5,6 +5,7 @@
 
 #include <dlaunch/error.hpp>
 
+#include <cerrno>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -94,5 +95,7 @@ void set_tcp_option(int fd, int name, int value) noexcept;
 bool is_shortage(int error) noexcept;
 /// "Connection refused" and the like, thread-safe.
 std::string errno_text(int error);
+/// A call on a socket that does not block found nothing to do.
+inline bool would_block(int error) noexcept { return error == EAGAIN || error == EWOULDBLOCK; }
 
 }  // namespace dlaunch

@@ -45,7 +45,7 @@ bool receive(ClientSession& session, int socket) {
   do {
     size = ::recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   } while (size < 0 && errno == EINTR);
-  if (size < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return false;
+  if (size < 0 && would_block(errno)) return false;
   if (size <= 0) {
     session.ended(size < 0 ? errno_text(errno) : std::string());
   } else {
@@ -60,7 +60,7 @@ Sent send(ClientSession& session, int socket) {
   for (BytesView out = session.unsent(); !out.empty(); out = session.unsent()) {
     const ssize_t n = ::send(socket, out.data(), out.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return errno == EAGAIN || errno == EWOULDBLOCK ? Sent::blocked : Sent::broken;
+    if (n < 0) return would_block(errno) ? Sent::blocked : Sent::broken;
     session.sent(static_cast<std::size_t>(n));
   }
   return Sent::all;

@@ -1,5 +1,7 @@
 #include "runtime/store/server/connection.hpp"
 
+#include "runtime/base/os/socket.hpp"
+
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -202,7 +204,7 @@ Connection::Flushed Connection::flush_sealed() {
     const BytesView left = BytesView(sealed_).subspan(sealed_sent_);
     const ssize_t n = ::send(socket.get(), left.data(), left.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return errno == EAGAIN || errno == EWOULDBLOCK ? Flushed::blocked : Flushed::broken;
+    if (n < 0) return would_block(errno) ? Flushed::blocked : Flushed::broken;
     sealed_sent_ += static_cast<std::size_t>(n);
     if (sealed_sent_ < sealed_.size()) return Flushed::blocked;
     sealed_sent_ = 0;
@@ -220,7 +222,7 @@ Connection::Flushed Connection::flush() {
     const ssize_t n = alone ? send_one() : send_many(total);
     if (n < 0) {
       if (errno == EINTR) continue;
-      return errno == EAGAIN || errno == EWOULDBLOCK ? Flushed::blocked : Flushed::broken;
+      return would_block(errno) ? Flushed::blocked : Flushed::broken;
     }
     // They are on their way, even if the rest of the frame is not.
     chunks_.front().descriptors.clear();

@@ -73,7 +73,7 @@ void Server::State::on_event(Connection& connection, std::uint32_t events, Clock
     if (!connection.closing()) {
       feed(connection, BytesView(scratch.get(), static_cast<std::size_t>(size)), now);
     }
-  } else if (size == 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)) {
+  } else if (size == 0 || (!would_block(errno) && errno != EINTR)) {
     end(connection);
   }
 }
