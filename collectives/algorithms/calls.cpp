@@ -33,26 +33,26 @@ struct Served {
   }
 };
 
-/// The call's shape, by which its algorithm is selected.
-struct Shape {
+/// What a call moves, by which its algorithm is selected.
+struct CallSize {
   std::size_t bytes = 0;  ///< As Table::select counts them.
   Freedom freedom = Freedom::none;
   bool is_even = true;  ///< Every rank gives as much.
 };
 
-Algorithm select(const Ranks& ranks, Op op, const Shape& shape) {
-  Topology here{.ranks = ranks.mesh.size(), .freedom = shape.freedom};
+Algorithm select(const Ranks& ranks, Op op, const CallSize& call) {
+  Topology here{.ranks = ranks.mesh.size(), .freedom = call.freedom};
   if (ranks.nodes != nullptr) {
-    here = topology_of(ranks.nodes->layout(), shape.freedom);
-    here.is_even = here.is_even && shape.is_even;
+    here = topology_of(ranks.nodes->layout(), call.freedom);
+    here.is_even = here.is_even && call.is_even;
   }
-  return ranks.mesh.table().select(op, shape.bytes, here).algorithm;
+  return ranks.mesh.table().select(op, call.bytes, here).algorithm;
 }
 
 template <class... Arguments>
-void run(const Served<Arguments...>& served, const Ranks& ranks, const Shape& shape,
+void run(const Served<Arguments...>& served, const Ranks& ranks, const CallSize& call,
          std::type_identity_t<Arguments>... arguments) {
-  const Algorithm how = select(ranks, served.op, shape);
+  const Algorithm how = select(ranks, served.op, call);
   switch (how.family()) {
     case Family::messages:
       return way_of(served.messages, how.as<Messages>())(ranks.mesh, arguments...);

@@ -1,3 +1,4 @@
+#include "collectives/call/core/flight_words.hpp"
 #include "collectives/communicator/state.hpp"
 #include "collectives/communicator/table_in_use.hpp"
 
@@ -23,7 +24,7 @@ Communicator::Communicator(const World& world, std::string_view name)
   ranks.resize(static_cast<std::size_t>(world.size()));
   std::iota(ranks.begin(), ranks.end(), 0);
   state_->membership = world.membership();
-  state_->mesh = std::make_shared<transport::Links>(world);
+  state_->mesh = std::make_shared<transport::Links>(world, flight_words());
   state_->mesh->go_by(table_of(world));
   state_->flight.take(*state_->mesh, state_->group);
   state_->progress_thread = std::make_shared<transport::ProgressThread>(*state_->mesh);

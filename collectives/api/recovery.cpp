@@ -1,4 +1,5 @@
 #include "collectives/call/agreement.hpp"
+#include "collectives/call/core/flight_words.hpp"
 #include "collectives/communicator/state.hpp"
 
 #include <array>
@@ -72,7 +73,8 @@ Communicator Communicator::shrink(const Options& options) {
   auto made = state_->child(std::move(group));
   // Messages under way when a rank died are still in the old connections: new ones begin empty.
   const auto generation = static_cast<std::uint32_t>(made->group.id) | transport::Links::derived;
-  made->mesh = std::make_shared<transport::Links>(state_->mesh->world(), generation);
+  made->mesh =
+      std::make_shared<transport::Links>(state_->mesh->world(), flight_words(), generation);
   made->mesh->go_by(state_->mesh->shared_table());
   made->progress_thread = std::make_shared<transport::ProgressThread>(*made->mesh);
   if (agreed.flags == 1) made->shrink_device(*state_, agreed.survivors, options);

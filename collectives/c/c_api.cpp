@@ -52,7 +52,10 @@ Failure describe(const std::string& call) {
   } catch (const Misuse& misuse) {
     return {DL_MISUSE, call + ": " + misuse.what};
   } catch (const Error& error) {
-    return {static_cast<dl_status>(error.errc()), error.what()};
+    // An error of a callback may have a code that is not one of ours, or none.
+    const auto status = static_cast<dl_status>(error.errc());
+    const bool known = status > DL_OK && status <= DL_UNAUTHENTICATED;
+    return {known ? status : DL_INTERNAL, error.what()};
   } catch (const std::bad_alloc&) {
     return {DL_INTERNAL, call + ": " + out_of_memory_text};
   } catch (const std::exception& error) {

@@ -15,7 +15,7 @@ Request barrier(int device, void* byte) {
   print.op = transport::Op::barrier;
   print.dtype = DType::u8;
   print.root = -1;
-  print.traffic = transport::Traffic::device_bit;
+  print.traffic = transport::device_bit;
   print.count = byte != nullptr ? 1 : 0;
   return {print, device, any_source, [byte](const Call& /*call*/) {
             Plan plan;

@@ -208,7 +208,7 @@ void check_message(const Call& call, const Transfer& transfer) {
 
 Request request(const CollectiveCall& what) {
   Fingerprint print = fingerprint_of(what.op, what);
-  print.traffic = transport::Traffic::device_bit;
+  print.traffic = transport::device_bit;
   return {print, what.device(), any_source,
           [&what](const Call& call) { return plan_of(call, what); }};
 }
@@ -228,7 +228,7 @@ Request messages(std::span<const Transfer> transfers) {
   print.op = first->is_send ? Op::send : Op::recv;
   print.dtype = shown.dtype;
   print.count = shown.count;
-  print.traffic = transport::Traffic::device_bit;
+  print.traffic = transport::device_bit;
   return {print, device, first->peer, [transfers, device](const Call& call) {
             Plan plan;
             for (const Transfer& transfer : transfers) {

@@ -6,7 +6,6 @@
 
 namespace dlaunch {
 
-using transport::Purpose;
 
 /// What a rank without inputs does for the reducer.
 class GradientReducer::Shadow final : public JoinHook {

@@ -1,6 +1,6 @@
 #include "collectives/call/call.hpp"
 #include "collectives/training/join_group.hpp"
-#include "collectives/transport/message/traffic.hpp"
+#include "collectives/call/core/traffic.hpp"
 
 #include <algorithm>
 #include <array>
@@ -11,7 +11,6 @@
 namespace dlaunch {
 namespace {
 
-using transport::Purpose;
 
 /// So many iterations more than this rank had are worth a word.
 constexpr long shadows_max_silent = 1000;

@@ -10,8 +10,6 @@
 
 namespace dlaunch {
 
-using transport::Purpose;
-using transport::Traffic;
 
 namespace {
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "collectives/transport/message/traffic.hpp"
+#include "collectives/call/core/traffic.hpp"
 
 #include <dlaunch/communicator.hpp>
 #include <dlaunch/join.hpp>
@@ -97,10 +97,10 @@ class JoinGroup {
   void come_from(const CallSite& site) noexcept;
   const CallSite& site() const noexcept { return site_; }
   /// Options of calls that are made for this, by the program's call where none are given.
-  MarkedOptions mark(const transport::Traffic& traffic, const Options& options) noexcept {
+  MarkedOptions mark(const Traffic& traffic, const Options& options) noexcept {
     return {*this, traffic.pack(), options};
   }
-  MarkedOptions mark(const transport::Traffic& traffic) noexcept {
+  MarkedOptions mark(const Traffic& traffic) noexcept {
     return mark(traffic, {.site = site_});
   }
   int active() const noexcept { return active_; }

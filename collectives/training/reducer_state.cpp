@@ -8,7 +8,6 @@
 
 namespace dlaunch {
 
-using transport::Purpose;
 
 namespace {
 

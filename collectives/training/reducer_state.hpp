@@ -2,7 +2,7 @@
 
 #include "collectives/training/bucket_site.hpp"
 #include "collectives/training/join_group.hpp"
-#include "collectives/transport/message/traffic.hpp"
+#include "collectives/call/core/traffic.hpp"
 #include "runtime/base/os/home_process.hpp"
 
 #include <dlaunch/gradient_reducer.hpp>
@@ -59,7 +59,7 @@ struct __attribute__((visibility("hidden"))) GradientReducer::State {
 
   const HomeProcess home;
 
-  MarkedOptions options(transport::Purpose purpose, std::uint32_t part = 0) const;
+  MarkedOptions options(Purpose purpose, std::uint32_t part = 0) const;
   std::string name_of(std::size_t parameter) const;
   bool is_provided(std::size_t parameter) const {
     return parameters[parameter].gradient.count == 0;

@@ -1,6 +1,5 @@
 #include "collectives/transport/links.hpp"
 
-#include "collectives/transport/flight_words.hpp"
 #include "collectives/transport/shm/rings.hpp"
 #include "runtime/base/deadline.hpp"
 #include "runtime/base/os/socket.hpp"
@@ -37,11 +36,13 @@ bool says_that_store_is_away(const Error& error) {
 
 }  // namespace
 
-Links::Links(const World& world, const MakeTransport& first) : Links(world, std::nullopt, first) {}
+Links::Links(const World& world, const FlightWords& words, const MakeTransport& first)
+    : Links(world, words, std::nullopt, first) {}
 
-Links::Links(const World& world, std::uint32_t generation) : Links(world, generation, nullptr) {}
+Links::Links(const World& world, const FlightWords& words, std::uint32_t generation)
+    : Links(world, words, generation, nullptr) {}
 
-Links::Links(const World& world, std::optional<std::uint32_t> generation,
+Links::Links(const World& world, const FlightWords& words, std::optional<std::uint32_t> generation,
              const MakeTransport& first)
     : world_(world),
       rank_(world.rank()),
@@ -78,7 +79,7 @@ Links::Links(const World& world, std::optional<std::uint32_t> generation,
   const int recorded_as = granted ? granted->local_of(rank_) : -1;
   made_calls_.emplace(rank_, generation_, segment_,
                       std::make_shared<Flight>(recorded_as < 0 ? nullptr : std::move(granted),
-                                               recorded_as, flight_words()));
+                                               recorded_as, words));
   tcp_ = tcp.get();
   if (tcp) add_transport(std::move(tcp));
   if (membership_ && membership_->fd() >= 0) {

@@ -49,16 +49,17 @@ namespace dlaunch::transport {
 /// Threads: any number may wait in it. A thread that uses it holds lock(), and reads only then what
 /// it has posted; step() releases the lock while it sleeps. rank, size and wake are free.
 /// Never hold the lock while computing: others' data would stand still.
-class Links final : private Sources, private Patience {
+class Links final : private Sources, private LookLimit {
  public:
   /// A transport that goes before those of its own.
   using MakeTransport = std::function<std::unique_ptr<Transport>(const Surroundings& mesh)>;
 
   /// Takes or binds this rank's listener, and makes its address known if nobody did; the first mesh
-  /// of a world also announces this rank's location.
-  explicit Links(const World& world, const MakeTransport& first = nullptr);
+  /// of a world also announces this rank's location. `words`: the names that this rank's flight
+  /// recorder has for what it records.
+  Links(const World& world, const FlightWords& words, const MakeTransport& first = nullptr);
   /// A mesh of its own for some of the world's ranks, who have agreed on its generation.
-  Links(const World& world, std::uint32_t generation);
+  Links(const World& world, const FlightWords& words, std::uint32_t generation);
   /// In every generation that ranks agree on; those that they count do not come to it.
   static constexpr std::uint32_t derived = 0x8000'0000;
   Links(const Links&) = delete;
@@ -167,6 +168,13 @@ class Links final : private Sources, private Patience {
   /// Nothing more can come from this rank: it ended its way to us, or never made one and ended
   /// ours to it. The reason, null if more may come.
   const std::string* end_of(int rank) const;
+  /// Calls `visit` with each rank from which or to which anything has gone, with some twice. Of
+  /// others no end is known.
+  template <class Visit>
+  void visit_known_ranks(Visit visit) const {
+    for (const auto& in : ins_) visit(in.rank);
+    for (const auto& out : outs_) visit(out.rank);
+  }
   /// Messages that it sent before it ended may still come: its way to us is open and is read.
   bool has_left_something(int rank) const;
   /// Nothing more comes from this rank, by what is known.
@@ -203,7 +211,8 @@ class Links final : private Sources, private Patience {
     bool is_given_ = false;
   };
 
-  Links(const World& world, std::optional<std::uint32_t> generation, const MakeTransport& first);
+  Links(const World& world, const FlightWords& words, std::optional<std::uint32_t> generation,
+        const MakeTransport& first);
   void share(const std::shared_ptr<Segment>& granted);
   void add_transport(std::unique_ptr<Transport> transport);
   Surroundings surroundings() { return {poller_, inbox_, on_control_, *this}; }
@@ -287,7 +296,7 @@ class Links final : private Sources, private Patience {
   const bool crowded_;  ///< This host's ranks are more than its processors.
   Clock::time_point sockets_looked_at_{};
   ProgressLock progress_lock_;
-  int attendant_ = -1;  ///< Wakes the progress thread where that has its turn.
+  int progress_wakeup_ = -1;  ///< Wakes the progress thread where that has its turn.
 };
 
 }  // namespace dlaunch::transport

@@ -30,19 +30,19 @@ constexpr auto sockets_slice = std::chrono::microseconds(5);
 /// Between two looks at the clock: about a microsecond.
 constexpr int spins_between_looks = 16;
 
-class NoPatience final : public Patience {
+class NoLook final : public LookLimit {
  public:
   bool is_over() const override { return true; }
   bool allows_system_calls() const override { return false; }
 };
 
 /// The progress thread's turn, as long as it has it.
-class Attendance {
+class ProgressTurn {
  public:
-  explicit Attendance(ProgressLock& progress_lock) : progress_lock_(progress_lock) {}
-  Attendance(const Attendance&) = delete;
-  Attendance& operator=(const Attendance&) = delete;
-  ~Attendance() {
+  explicit ProgressTurn(ProgressLock& progress_lock) : progress_lock_(progress_lock) {}
+  ProgressTurn(const ProgressTurn&) = delete;
+  ProgressTurn& operator=(const ProgressTurn&) = delete;
+  ~ProgressTurn() {
     if (progress_lock_.is_attended()) progress_lock_.finish();
   }
 
@@ -114,8 +114,8 @@ void Links::tell_threads() noexcept {
 
 bool Links::attend(const std::stop_token& stop, int wakes) {
   if (!progress_lock_.take_when_quiet()) return false;
-  const Attendance attendance(progress_lock_);
-  attendant_ = wakes;
+  const ProgressTurn turn(progress_lock_);
+  progress_wakeup_ = wakes;
   while (!stop.stop_requested() && has_pending()) {
     const auto now = Clock::now();
     if (membership_ && now - losses_read_ >= losses_interval) read_losses();
@@ -136,7 +136,7 @@ void Links::wait_aside(Clock::time_point now, bool moved) {
     for (Transport* transport : in_memory_) transport->lie_down();
     if (look_into_memory(now)) timeout_ms = 0;
   }
-  std::array<pollfd, 2> any{pollfd{poller_.fd(), POLLIN, 0}, pollfd{attendant_, POLLIN, 0}};
+  std::array<pollfd, 2> any{pollfd{poller_.fd(), POLLIN, 0}, pollfd{progress_wakeup_, POLLIN, 0}};
   progress_lock_.stepped_aside([&] {
     ::poll(any.data(), any.size(), timeout_ms);
     std::uint64_t count = 0;
@@ -157,7 +157,7 @@ void Links::take_over() noexcept {
   progress_lock_.take_over();
   for (Transport* transport : in_memory_) transport->get_up();
   const std::uint64_t one = 1;
-  [[maybe_unused]] const auto written = ::write(attendant_, &one, sizeof one);
+  [[maybe_unused]] const auto written = ::write(progress_wakeup_, &one, sizeof one);
 }
 
 // ---- Awake. ----
@@ -208,7 +208,7 @@ bool Links::receive_now(Receive& receive) {
 bool Links::receive_at_once(Receive& receive) {
   if (receive.from == any_source || !inbox_.is_clear(receive.from)) return false;
   ReceivingEnd* end = in(receive.from);
-  if (end == nullptr || end->is_worth_looking() || !end->take_soon(receive, NoPatience())) {
+  if (end == nullptr || end->is_worth_looking() || !end->take_soon(receive, NoLook())) {
     return false;
   }
   inbox_.note_taken(receive.from, receive.header);

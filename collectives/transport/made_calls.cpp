@@ -36,9 +36,7 @@ std::optional<MadeCall> MadeCalls::call_made(int rank, std::uint64_t communicato
     return made.communicator == id && made.sequence == sequence && made.kind == Flight::Kind::call;
   });
   if (call == log.calls.rend()) return std::nullopt;
-  std::string place = FlightNames{*ring}.site(*call);
-  if (!is_place(place)) place.clear();
-  return MadeCall{fingerprint_of(*call), std::move(place)};
+  return MadeCall{fingerprint_of(*call), FlightNames{*ring}.site(*call)};
 }
 
 SentFrom MadeCalls::sent_from(int rank, const Header& message) const {

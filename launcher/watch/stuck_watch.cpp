@@ -197,7 +197,7 @@ std::string doing_text(const RankSight& rank, Clock::time_point now) {
            (last.empty() ? "" : ", " + last);
   }
   if (!last.empty()) return last;
-  return rank.member ? "it has made no communicator yet" : "no call of libdlaunch so far";
+  return rank.member ? no_communicator_text : "no call of libdlaunch so far";
 }
 
 void add_names(RankSight& rank, Clock::time_point now) {

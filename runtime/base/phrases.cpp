@@ -22,6 +22,11 @@ std::string host_port(const std::string& host, int port) {
   return (v6 ? "[" + host + "]" : host) + ":" + std::to_string(port);
 }
 
+std::string site_text(std::string_view file, int line) {
+  if (file.empty() || file.ends_with("dlaunch/options.hpp")) return "";
+  return std::string(file.substr(file.rfind('/') + 1)) + ":" + std::to_string(line);
+}
+
 std::string plural(long number, std::string_view what) {
   return (std::to_string(number) + " ").append(what) + (number == 1 ? "" : "s");
 }

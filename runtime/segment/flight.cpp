@@ -1,6 +1,7 @@
 #include "runtime/segment/flight.hpp"
 
 #include "runtime/base/os/process_stat.hpp"
+#include "runtime/base/phrases.hpp"
 #include "runtime/segment/segment.hpp"
 
 #include <algorithm>
@@ -53,13 +54,6 @@ class Adding {
  private:
   FlightRing& ring_;
 };
-
-/// "train.cpp:42": a path's end says enough.
-std::string site_text(std::string_view file, int line) {
-  const auto slash = file.rfind('/');
-  if (slash != std::string_view::npos) file.remove_prefix(slash + 1);
-  return std::string(file) + ":" + std::to_string(line);
-}
 
 std::uint64_t now_ns() {
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
@@ -160,6 +154,7 @@ Flight::Flight(std::shared_ptr<Segment> segment, int local, const FlightWords& w
   store_words(ring_->reductions, words.reductions);
   store_words(ring_->owners, words.owners);
   store_words(ring_->purposes, words.purposes);
+  ring_->purposes_with_part.store(words.purposes_with_part, relaxed);
   ring_->pid.store(::getpid());
   if (const auto stat = process_stat(::getpid())) ring_->process_started.store(stat->started);
   ring_->ns_then.store(now_ns());
@@ -215,10 +210,9 @@ void Flight::limit_waits(const Place& place, std::chrono::milliseconds stuck_aft
 
 std::uint64_t Flight::new_site(std::uint64_t key, const char* file, int line) noexcept {
   constexpr std::uint64_t others = ~std::uint64_t{0xffff};
-  const std::string_view path = file == nullptr ? "" : file;
-  if (path.empty()) return others | FlightRing::none;
   try {
-    const std::string text = site_text(path, line);
+    const std::string text = site_text(file == nullptr ? "" : file, line);
+    if (text.empty()) return others | FlightRing::none;
     const Adding adding(*ring_);
     const std::uint32_t used = ring_->sites_used.load(relaxed);
     std::uint32_t place = 0;

@@ -101,6 +101,7 @@ struct FlightRing {
   std::array<Word, dtypes_max> dtypes;
   std::array<Word, reductions_max> reductions;
   std::array<Word, purposes_max> owners, purposes;
+  std::atomic<std::uint32_t> purposes_with_part;  ///< A bit for each that goes on with its part.
   std::array<Text, sites_max> sites;
   std::array<Group, groups_max> groups;
   std::array<Wait, waits_max> waits;
@@ -113,9 +114,10 @@ static_assert(sizeof(FlightRing::Other) == 40);
 /// The names of what records hold as numbers, by number.
 struct FlightWords {
   std::span<const char*const> ops, dtypes, reductions;
-  /// By purpose: whose call it is ("join's shadow "), and what for ("who is here"; where that ends
-  /// in a space, the call's part goes on with it).
+  /// By purpose: whose call it is ("join's shadow "), and what for ("who is here").
   std::span<const char*const> owners{}, purposes{};
+  /// A bit for each purpose whose text goes on with the call's part.
+  std::uint32_t purposes_with_part = 0;
 };
 
 /// The part of its communicator's id that a record keeps: 32 bits.

@@ -212,7 +212,8 @@ std::string FlightNames::owner(const FlightCall& call) const {
 }
 std::string FlightNames::purpose(const FlightCall& call) const {
   const std::string text = word_of(ring.purposes, call.purpose());
-  return text.ends_with(' ') ? text + std::to_string(call.traffic & 0xffffU) : text;
+  const bool has_part = (ring.purposes_with_part.load(acquire) >> call.purpose() & 1) != 0;
+  return has_part ? text + " " + std::to_string(call.traffic & 0xffffU) : text;
 }
 std::string FlightNames::site(const FlightCall& call) const {
   return word_of(ring.sites, call.site);

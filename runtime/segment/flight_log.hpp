@@ -117,6 +117,8 @@ struct FlightNames {
   std::string bracketed_site(const FlightCall& call) const;
 };
 
+/// What is said of a rank whose ring nobody writes yet.
+inline constexpr const char* no_communicator_text = "it has made no communicator yet";
 /// Says what the rank does whose ring is read at `now`: "in all_reduce #3 [train.cpp:42] for 7 s,
 /// waiting for rank 2", "computing for 12 s, after barrier #2 [train.cpp:40]", "in no call yet".
 std::string doing_text(const FlightRing& ring, const FlightLog& log, Clock::time_point now);

@@ -24,7 +24,7 @@ namespace {
 
 constexpr std::uint64_t segment_magic = 0x314745534e4c4421;
 /// The version of the memory's layout; a process with another one could not read it.
-constexpr std::uint32_t layout_version = 9;
+constexpr std::uint32_t layout_version = 10;
 constexpr std::size_t page_bytes = 4096;
 constexpr std::size_t arena_bytes_max = std::size_t{16} << 30;
 constexpr std::size_t arena_bytes_min = std::size_t{1} << 20;

@@ -10,12 +10,11 @@ namespace {
 
 using transport::Op;
 
-/// Small enough that another rank reads a slot before it leaves the second-level cache.
-constexpr std::size_t chunk_bytes = 128u << 10;
 constexpr std::size_t result_offset = ShmGroup::slot_bytes / 2;
 static_assert(chunk_bytes <= result_offset);
 
-void put(std::byte* to, const std::byte* from, std::size_t bytes) {
+/// Between buffers that do not overlap: no call of memmove in the way of the smallest.
+void copy_apart(std::byte* to, const std::byte* from, std::size_t bytes) {
   if (bytes > 0) std::memcpy(to, from, bytes);
 }
 
@@ -48,7 +47,7 @@ struct Slices {
 [[gnu::always_inline]] inline void all_reduce_in_line(ShmGroup& shm, BytesView in, std::byte* out,
                                                       const Reducer& reducer) {
   shm.open();
-  put(shm.payload(), in.data(), in.size());
+  copy_apart(shm.payload(), in.data(), in.size());
   shm.publish();
   const auto inputs = collect(shm, in.data(), [&](int member) {
     shm.wait(member);
@@ -68,7 +67,7 @@ void all_reduce_direct(ShmGroup& shm, std::span<std::byte> data, const Sources& 
       collect(shm, data.data() + at, [&](int member) { return sources.of(member) + at; });
   const int next = (me + 1) % n;
   reducer(inputs, data.data() + at, sources.of(next) + at, bytes / reducer.element_bytes());
-  for (int i = 2; i < n; ++i) put(sources.of((me + i) % n) + at, data.data() + at, bytes);
+  for (int i = 2; i < n; ++i) copy_apart(sources.of((me + i) % n) + at, data.data() + at, bytes);
   barrier(shm);
 }
 
@@ -79,7 +78,7 @@ void all_reduce_one_shot(ShmGroup& shm, BytesView in, std::byte* out, const Redu
   const std::size_t step = reducer.whole(chunk_bytes);
   const bool offers = pays_to_offer(Op::all_reduce, in.size(), shm);
   const auto exchange = [&](BytesView chunk) {
-    put(shm.slot(), chunk.data(), chunk.size());
+    copy_apart(shm.slot(), chunk.data(), chunk.size());
     shm.publish();
     return collect(shm, chunk.data(), [&](int member) {
       shm.wait(member);
@@ -91,7 +90,7 @@ void all_reduce_one_shot(ShmGroup& shm, BytesView in, std::byte* out, const Redu
     shm.open();
     if (begin == 0 && offers) {
       const bool in_place = sources.offer_if(out == in.data(), in);
-      if (!in_place) put(shm.slot(), chunk.data(), chunk.size());
+      if (!in_place) copy_apart(shm.slot(), chunk.data(), chunk.size());
       shm.publish();
       shm.wait_all();
       sources.learn_all();
@@ -159,7 +158,7 @@ class TwoShot {
     for (int member = 0; member < shm_.size(); ++member) {
       if (member == shm_.rank()) continue;
       const std::size_t at = parts.begin(member);
-      put(shm_.slot() + at, in_.data() + k * chunk_ + at, parts.bytes(member));
+      copy_apart(shm_.slot() + at, in_.data() + k * chunk_ + at, parts.bytes(member));
     }
   }
   void reduce_mine(std::size_t k) {
@@ -179,7 +178,7 @@ class TwoShot {
     const Slices parts = slices(k);
     for (int member = 0; member < shm_.size(); ++member) {
       if (member == shm_.rank()) continue;
-      put(out_ + k * chunk_ + parts.begin(member), slot_of(member) + result_offset,
+      copy_apart(out_ + k * chunk_ + parts.begin(member), slot_of(member) + result_offset,
           parts.bytes(member));
     }
   }
@@ -197,7 +196,7 @@ void reduce_one_shot(ShmGroup& shm, BytesView in, std::byte* out, int root,
                      const Reducer& reducer) {
   const bool is_root = shm.rank() == root;
   shm.open();
-  if (!is_root) put(shm.slot(), in.data(), in.size());
+  if (!is_root) copy_apart(shm.slot(), in.data(), in.size());
   shm.publish();
   if (!is_root) return;
   const auto inputs = collect(shm, in.data(), [&](int member) {

@@ -11,9 +11,6 @@
 namespace dlaunch::algorithms::shared {
 namespace {
 
-/// One writer, many readers: what is written is read before it leaves the second-level cache.
-constexpr std::size_t chunk_bytes = 128u << 10;
-
 using transport::Op;
 
 /// At least one, so that the ranks compare their calls.

@@ -7,6 +7,9 @@
 
 namespace dlaunch::algorithms::shared {
 
+/// One writer, many readers: what is written is read before it leaves the second-level cache.
+inline constexpr std::size_t chunk_bytes = 128u << 10;
+
 /// What the table says of buffers that are not registered.
 Shared serving(transport::Op op, std::size_t bytes, transport::ShmGroup& shm);
 /// Whether it is worth saying where buffers are: if all are registered, it is done in place.

@@ -1,5 +1,8 @@
 #include "collectives/call/core/call_context.hpp"
 
+#include "collectives/call/core/traffic.hpp"
+#include "runtime/base/phrases.hpp"
+
 #include <algorithm>
 #include <string_view>
 
@@ -57,6 +60,35 @@ std::string Group::name_of(int world_rank) const {
   return rank_name(rank_of(world_rank), world_rank);
 }
 
+std::string short_text(const transport::Fingerprint& call) {
+  std::string text = owner_text(Traffic::unpack(call.traffic));
+  text += transport::to_string(call.op);
+  // Point-to-point calls of two ranks are not counted together, so they have no number.
+  if (!transport::is_message(call.op)) text += " #" + std::to_string(call.sequence);
+  return text;
+}
+
+std::string to_string(const transport::Fingerprint& call) {
+  std::string details;
+  const auto add = [&](const std::string& detail) {
+    details += (details.empty() ? "" : ", ") + detail;
+  };
+  if (call.traffic != 0) {
+    const std::string purpose = purpose_text(Traffic::unpack(call.traffic));
+    if (!purpose.empty()) add(purpose);
+  }
+  if (call.reduce != ReduceOp{}) add(to_string(call.reduce));
+  if (call.dtype != DType{}) {
+    add(to_string(call.dtype));
+    add(call.count == transport::counts_vary ? "counts vary"
+        : call.count == 1                    ? "1 element"
+                                             : std::to_string(call.count) + " elements");
+  }
+  if (transport::is_rooted(call.op)) add("root " + std::to_string(call.root));
+  if (call.on_device()) add("CUDA");
+  return short_text(call) + (details.empty() ? "" : " (" + details + ")");
+}
+
 std::string CallContext::label() const {
   return labelled(short_text(fingerprint), group.name, fingerprint.op, peer, tag);
 }
@@ -96,13 +128,6 @@ std::string place_text(const std::string& place) { return place.empty() ? "" : "
 
 std::string place_text(const CallSite& site) { return place_text(place_of(site)); }
 
-std::string place_of(const CallSite& site) {
-  const std::string_view file = site.file;
-  if (file.empty()) return "";
-  const auto slash = file.rfind('/');
-  const auto name = slash == std::string_view::npos ? file : file.substr(slash + 1);
-  const std::string place = std::string(name) + ":" + std::to_string(site.line);
-  return transport::is_place(place) ? place : "";
-}
+std::string place_of(const CallSite& site) { return site_text(site.file, site.line); }
 
 }  // namespace dlaunch

@@ -54,6 +54,10 @@ struct CallContext {
   transport::Doing doing(int whom) const;
 };
 
+/// "all_reduce #3".
+std::string short_text(const transport::Fingerprint& call);
+/// "all_reduce #3 (sum, f32, 8 elements)", "broadcast #1 (i64, 1 element, root 0)".
+std::string to_string(const transport::Fingerprint& call);
 /// "barrier #2 of 'pair', waiting for rank 1".
 std::string to_string(const transport::Doing& doing);
 /// "rank 1 called abort() [watchdog.cpp:7]".

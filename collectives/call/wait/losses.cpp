@@ -79,14 +79,18 @@ std::optional<Ending> LossWatch::look_for_lost(NextLook& next) {
 
 /// A rank, which nobody waits for in particular, can take no more part in the call.
 std::optional<Ending> LossWatch::look_for_left(NextLook& next) {
-  for (const int rank : frame_.setting.group.world_ranks) {
+  std::optional<Ending> found;
+  mesh_.visit_known_ranks([&](int rank) {
     const std::string* closed = rank == mesh_.rank() ? nullptr : mesh_.end_of(rank);
-    if (closed == nullptr) continue;
+    if (found || closed == nullptr || frame_.setting.group.rank_of(rank) < 0) return;
     const auto settled = noticed(rank) + device_grace;
-    if (Clock::now() >= settled) return lost(rank, *closed);
-    next.at_latest(settled);
-  }
-  return std::nullopt;
+    if (Clock::now() >= settled) {
+      found = lost(rank, *closed);
+    } else {
+      next.at_latest(settled);
+    }
+  });
+  return found;
 }
 
 /// Why nothing more comes from this rank by the way the call goes; null if more may come.

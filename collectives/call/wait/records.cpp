@@ -56,7 +56,7 @@ std::optional<SeenDoing> recorded_doing(const CallFrame& frame, int world_rank) 
   if (local < 0) return std::nullopt;
   const FlightRing& ring = segment->flight(local);
   const FlightLog log = read_flight(ring, 1);
-  if (!log.ready) return SeenDoing{"it has made no communicator yet"};
+  if (!log.ready) return SeenDoing{no_communicator_text};
   const std::string text = doing_text(ring, log, Clock::now());
   if (is_stopped(log)) return SeenDoing{"stopped by a signal, " + text};
   return seen_in(call_under_way(log), text);

@@ -86,6 +86,7 @@ class DLAUNCH_API Communicator {
   /// All ranks of `world`. Nothing is sent: connections are made when first needed. Ranks that make
   /// several communicators from one world make them in the same order. `name` is for messages.
   explicit Communicator(const World& world, std::string_view name = "world");
+  /// A communicator that was moved from may only be assigned to, or end.
   Communicator(Communicator&&) noexcept;
   Communicator& operator=(Communicator&&) noexcept;
   /// Ends what is still under way with Errc::aborted; waits for no rank, but for a custom reduction
@@ -143,7 +144,8 @@ class DLAUNCH_API Communicator {
   [[nodiscard]] Communicator duplicate(const Options& options = {});
   /// This communicator's ranks, in its order, as ranks of the world.
   const std::vector<int>& world_ranks() const noexcept;
-  /// This communicator's `rank` as a rank of `other`; nullopt if it is in one of them only.
+  /// This communicator's `rank` as a rank of `other`; nullopt if it is in one of them only, or in
+  /// none.
   [[nodiscard]] std::optional<int> translate(int rank, const Communicator& other) const;
 
   // ---- Collectives: every rank calls, in the same order. ----

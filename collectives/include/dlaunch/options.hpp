@@ -16,8 +16,8 @@ struct CallSite {
   }
 };
 
-constexpr int any_source = -1;  ///< recv, irecv, probe: from whichever rank comes first.
-constexpr int any_tag = -1;     ///< recv, irecv, probe: whatever the tag.
+constexpr int any_source = -1;  ///< Receives, probes, match: from whichever rank comes first.
+constexpr int any_tag = -1;     ///< The same: whatever the tag.
 constexpr int tag_max = 0x7fffffff;
 
 // What a call may be told beside its data: `comm.all_reduce(x, ReduceOp::max, {.timeout = 10s})`.

@@ -9,39 +9,11 @@ namespace dlaunch::transport {
 namespace {
 
 constexpr std::size_t sentence_bytes_max = control_bytes_max - 64;
+constexpr auto errc_last = Errc::unauthenticated;
 /// In place of a tag.
 bool has_traffic(Kind kind) { return kind == Kind::collective || kind == Kind::call; }
 
 }  // namespace
-
-std::string short_text(const Fingerprint& call) {
-  std::string text = owner_text(Traffic::unpack(call.traffic));
-  text += to_string(call.op);
-  // Point-to-point calls of two ranks are not counted together, so they have no number.
-  if (!is_message(call.op)) text += " #" + std::to_string(call.sequence);
-  return text;
-}
-
-std::string to_string(const Fingerprint& call) {
-  std::string details;
-  const auto add = [&](const std::string& detail) {
-    details += (details.empty() ? "" : ", ") + detail;
-  };
-  if (call.traffic != 0) {
-    const std::string purpose = purpose_text(Traffic::unpack(call.traffic));
-    if (!purpose.empty()) add(purpose);
-  }
-  if (call.reduce != ReduceOp{}) add(to_string(call.reduce));
-  if (call.dtype != DType{}) {
-    add(to_string(call.dtype));
-    add(call.count == counts_vary ? "counts vary"
-        : call.count == 1         ? "1 element"
-                                  : std::to_string(call.count) + " elements");
-  }
-  if (is_rooted(call.op)) add("root " + std::to_string(call.root));
-  if (call.on_device()) add("CUDA");
-  return short_text(call) + (details.empty() ? "" : " (" + details + ")");
-}
 
 Header make_header(Kind kind, std::uint64_t communicator, const Fingerprint& call,
                    std::uint64_t bytes, int tag) {
@@ -115,13 +87,16 @@ std::optional<FailureNotice> decode_failure(const Header& header, BytesView payl
   reader.integer(code);
   reader.integer(scope);
   reader.integer(notice.met_by);
-  notice.code = static_cast<Errc>(code);
+  // A code that is newer than this build is an error all the same.
+  const bool is_known = code <= static_cast<std::uint16_t>(errc_last);
+  notice.code = is_known ? static_cast<Errc>(code) : Errc::internal;
   notice.scope = static_cast<Scope>(scope);
   notice.communicator = header.communicator;
   notice.sequence = header.sequence;
   fields(reader, notice.claim);
   reader.text(notice.sentence);
-  if (!reader.complete()) return std::nullopt;
+  const bool is_scope = notice.scope == Scope::from_here_on || notice.scope == Scope::this_call;
+  if (!reader.complete() || code == 0 || !is_scope) return std::nullopt;
   return notice;
 }
 

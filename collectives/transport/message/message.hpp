@@ -1,6 +1,5 @@
 #pragma once
 
-#include "collectives/transport/message/traffic.hpp"
 #include "runtime/base/text_hash.hpp"
 #include "runtime/base/verdict.hpp"
 #include "runtime/segment/flight.hpp"
@@ -158,6 +157,11 @@ constexpr bool waits_for_all(Op op) noexcept { return !is_message(op) && !is_roo
 /// Fingerprint::count of calls in which each rank has a count of its own.
 constexpr std::uint64_t counts_vary = ~std::uint64_t{0};
 
+/// The two bits of Fingerprint::traffic that are known here: the call was made for a rank that has
+/// no inputs left, in place of its own; the buffers are CUDA's.
+constexpr std::uint32_t shadow_bit = 1u << 30;
+constexpr std::uint32_t device_bit = 1u << 31;
+
 /// What a call is, as far as ranks must agree on it. 0 stands for "has none".
 struct Fingerprint {
   Op op{};
@@ -168,7 +172,8 @@ struct Fingerprint {
   std::uint64_t count = 0;
   /// A hash of what else must agree: counts of a v-variant, a factor, a custom operation's name.
   std::uint64_t argument = 0;
-  std::uint32_t traffic = 0;  ///< A packed Traffic.
+  /// What the call is for, packed by the layer above (call/core/traffic.hpp); 0: the program's own.
+  std::uint32_t traffic = 0;
 
   /// As the flight recorder takes it.
   Flight::Call record() const noexcept {
@@ -180,10 +185,10 @@ struct Fingerprint {
     return std::tie(m.op, m.dtype, m.reduce, m.root, m.sequence, m.count, m.argument, m.traffic);
   }
   /// Its buffers are CUDA's.
-  bool on_device() const noexcept { return (traffic & Traffic::device_bit) != 0; }
+  bool on_device() const noexcept { return (traffic & device_bit) != 0; }
   /// Its part in what ranks compare: a shadow is meant to meet what it is the shadow of.
   static std::uint32_t compared_traffic(std::uint32_t traffic) noexcept {
-    return traffic & ~Traffic::shadow_bit;
+    return traffic & ~shadow_bit;
   }
   /// The traffic adds this to a collective's argument, by which calls are told apart quickly.
   static std::uint64_t argument_of(std::uint32_t traffic) noexcept {
@@ -196,11 +201,6 @@ struct Fingerprint {
   }
 };
 
-/// "all_reduce #3".
-std::string short_text(const Fingerprint& call);
-/// "all_reduce #3 (sum, f32, 8 elements)", "broadcast #1 (i64, 1 element, root 0)".
-std::string to_string(const Fingerprint& call);
-
 struct Header {
   std::uint32_t magic = message_magic;
   Kind kind{};
@@ -212,7 +212,7 @@ struct Header {
   std::uint64_t count = 0;
   std::uint64_t argument = 0;
   std::int32_t root = -1;
-  std::int32_t tag = 0;  ///< A message's tag; a collective's Traffic.
+  std::int32_t tag = 0;  ///< A message's tag; a collective's traffic.
   std::uint64_t bytes = 0;
 };
 static_assert(sizeof(Header) == 56 && std::is_trivially_copyable_v<Header>);
@@ -290,11 +290,6 @@ struct MadeCall {
   static auto fields(auto& m) { return std::tie(m.call, m.place); }
   bool operator==(const MadeCall&) const = default;
 };
-/// Options that were made apart from their call know only the header they come from, which is no
-/// place in the program.
-constexpr bool is_place(std::string_view place) noexcept {
-  return !place.starts_with("options.hpp:");
-}
 /// "counts 1, 2": what Argument::text() says.
 struct ArgumentWords {
   std::string text;

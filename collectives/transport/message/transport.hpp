@@ -17,11 +17,15 @@ namespace dlaunch::transport {
 
 class SendQueue;
 
+/// Why nothing more comes from a rank, or goes to it.
+inline constexpr const char* closed_text = "it closed the connection";
+inline constexpr const char* no_message_text = "it sent something that is no message of ours";
+
 /// What is not data goes here.
 using OnControl = std::function<void(int from, const Header& header, BytesView payload)>;
 
 /// How long a receiving end may look for a message without sleeping.
-class Patience {
+class LookLimit {
  public:
   /// Somebody stands before the lock.
   virtual bool is_over() const = 0;
@@ -29,7 +33,7 @@ class Patience {
   virtual bool allows_system_calls() const = 0;
 
  protected:
-  ~Patience() = default;
+  ~LookLimit() = default;
 };
 
 /// The sending end of a way to one rank. When it is destroyed nothing follows, which the receiving
@@ -54,7 +58,7 @@ class ReceivingEnd {
   virtual bool pump(Inbox& inbox, const OnControl& on_control) = 0;
   /// Takes the next message if it is the one that is wanted, and is there as a whole soon; nobody
   /// else must be waiting for it. Returns whether it did.
-  virtual bool take_soon(Receive& receive, const Patience& patience) = 0;
+  virtual bool take_soon(Receive& receive, const LookLimit& limit) = 0;
   /// pump() again and again finds what comes sooner than sleeping does, at the cost of system
   /// calls.
   virtual bool is_worth_looking() const noexcept = 0;

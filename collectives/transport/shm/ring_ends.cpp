@@ -58,7 +58,7 @@ RingWriter::~RingWriter() {
 
 const char* RingWriter::end() const noexcept {
   if (nonsense_) return "it read what was never written to it";
-  return reader_.ended.load() != 0 ? "it closed the connection" : nullptr;
+  return reader_.ended.load() != 0 ? closed_text : nullptr;
 }
 
 void RingWriter::look() noexcept { read_ = down_to_line(ring_.read.load()); }
@@ -190,10 +190,10 @@ std::size_t RingReader::look() {
   // A writer goes from line to line, and so does what is read: else that could overtake it.
   if (unread > Ring::capacity || end_of_it % ring_line_bytes != 0) {
     written_ = position_;
-    end("it sent something that is no message of ours");
+    end(no_message_text);
     return 0;
   }
-  if (unread == 0 && (written_ & Ring::closed) != 0) end("it closed the connection");
+  if (unread == 0 && (written_ & Ring::closed) != 0) end(closed_text);
   return unread;
 }
 
@@ -240,9 +240,9 @@ void RingReader::take_whole(Receive& receive) {
   receive.state = Receive::State::done;
 }
 
-bool RingReader::take_soon(Receive& receive, const Patience& patience) {
+bool RingReader::take_soon(Receive& receive, const LookLimit& limit) {
   for (int i = 0; !has_news(); ++i) {
-    if (i == spins_ || patience.is_over()) return false;
+    if (i == spins_ || limit.is_over()) return false;
     relax();
   }
   return take(receive);
@@ -269,7 +269,7 @@ bool RingReader::begin(Inbox& inbox) {
   std::memcpy(&header_, at(position_), sizeof header_);
   std::memcpy(inline_.data(), at(position_) + sizeof header_, inline_.size());
   if (!is_plausible(header_)) {
-    end("it sent something that is no message of ours");
+    end(no_message_text);
     return true;
   }
   position_ += ring_line_bytes;
@@ -280,7 +280,7 @@ bool RingReader::begin(Inbox& inbox) {
   lent_at_ = 0;
   if (left_ > inline_bytes_max) std::memcpy(&lent_at_, inline_.data(), sizeof lent_at_);
   if (lent_at_ != 0 && !(is_data && may_be_lent(left_))) {
-    end("it sent something that is no message of ours");
+    end(no_message_text);
     return true;
   }
   if (is_data) inbox.begin(from_rank_, header_);
@@ -314,7 +314,7 @@ std::size_t RingReader::take_lent(std::byte* to, std::size_t bytes) {
   }
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if ((ring_.written.load() & Ring::closed) != 0) {
-    end("it closed the connection");
+    end(closed_text);
     return 0;
   }
   borrowed_ += part;

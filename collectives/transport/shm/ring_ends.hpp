@@ -77,7 +77,7 @@ class RingReader final : public ReceivingEnd {
   /// Takes the next message if it is the one that is wanted and is there as a whole; nobody else
   /// must be waiting for it. Returns whether it did.
   bool take(Receive& receive);
-  bool take_soon(Receive& receive, const Patience& patience) override;
+  bool take_soon(Receive& receive, const LookLimit& limit) override;
   /// A rank that waits spins on all rings.
   bool is_worth_looking() const noexcept override { return false; }
   /// The end of a process is not written into its rings.

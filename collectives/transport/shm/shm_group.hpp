@@ -88,7 +88,7 @@ class ShmGroup {
   Segment& segment() noexcept { return *segment_; }
   Wakeup& bell() noexcept { return *bell_; }
 
-  /// The steps that follow belong to this call. `patience` is borrowed until the next begin.
+  /// The steps that follow belong to this call. `wait_policy` is borrowed until the next begin.
   void begin(WaitPolicy& wait_policy, const Flight::Call& call) {
     wait_policy_ = &wait_policy;
     call_ = hash_of(call);

@@ -21,8 +21,6 @@ constexpr std::size_t turn_bytes_max = 1u << 20;
 /// Between two requests to spare acknowledgements: a timer of the kernel's undoes them.
 constexpr unsigned reads_between_requests = 16;
 
-bool would_block(int error) { return error == EAGAIN || error == EWOULDBLOCK; }
-
 }  // namespace
 
 InboundConnection::InboundConnection(const Surroundings& mesh, unique_fd connected, int from,
@@ -47,7 +45,7 @@ bool InboundConnection::read_some(std::span<std::byte> into, std::size_t& got) {
   }
   if (n < 0 && would_block(errno)) return false;
   closed_ = true;
-  reason_ = n == 0 ? "it closed the connection" : errno_text(errno);
+  reason_ = n == 0 ? closed_text : errno_text(errno);
   return false;
 }
 
@@ -163,13 +161,13 @@ bool InboundConnection::take(Receive& receive) {
   return true;
 }
 
-bool InboundConnection::take_soon(Receive& receive, const Patience& patience) {
+bool InboundConnection::take_soon(Receive& receive, const LookLimit& limit) {
   if (receive.into.size() >= direct_bytes_min) return false;
   if (take(receive)) return true;
-  if (!patience.allows_system_calls()) return false;
+  if (!limit.allows_system_calls()) return false;
   for (const auto until = Clock::now() + spin_time; Clock::now() < until;) {
     if (take(receive)) return true;
-    if (!is_worth_looking() || patience.is_over()) return false;
+    if (!is_worth_looking() || limit.is_over()) return false;
   }
   return false;
 }
@@ -211,7 +209,7 @@ bool InboundConnection::feed(Inbox& inbox, const OnControl& on_control) {
     moved = true;
     if (!is_plausible(header)) {
       ended_ = true;
-      reason_ = "it sent something that is no message of ours";
+      reason_ = no_message_text;
     } else if (header.kind == Kind::collective || header.kind == Kind::message) {
       inbox.begin(from_, header);
     } else {

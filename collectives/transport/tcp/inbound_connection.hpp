@@ -35,7 +35,7 @@ class InboundConnection final : public ReceivingEnd, public Watched {
   /// Takes the next message if it is the one that is wanted, and is there as a whole; nobody else
   /// must be waiting for it. Returns whether it did. For less than `direct_bytes_min`.
   bool take(Receive& receive);
-  bool take_soon(Receive& receive, const Patience& patience) override;
+  bool take_soon(Receive& receive, const LookLimit& limit) override;
   bool is_worth_looking() const noexcept override { return !ended_ && !held_; }
   /// It was taken out of the list. Returns whether anything moved.
   bool go_on();

@@ -1,6 +1,7 @@
 #include "collectives/transport/tcp/outbound_connection.hpp"
 
 #include "collectives/transport/message/send_queue.hpp"
+#include "runtime/base/os/socket.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -20,8 +21,6 @@ constexpr std::size_t whole_bytes_max = 512;
 /// A receiver closes those that have not proved themselves in time, or when too many are about it:
 /// a sender that computed meanwhile, or met a flood of strangers, tries again.
 constexpr int attempts_max = 40;
-
-bool would_block(int error) { return error == EAGAIN || error == EWOULDBLOCK; }
 
 }  // namespace
 
@@ -162,7 +161,7 @@ void OutboundConnection::look() {
     n = ::recv(fd_.get(), &unexpected, 1, MSG_DONTWAIT);
   } while (n < 0 && errno == EINTR);
   if (n < 0 && would_block(errno)) return;
-  fail(n < 0 ? errno_text(errno) : "it closed the connection");
+  fail(n < 0 ? errno_text(errno) : closed_text);
 }
 
 /// What the queue is told comes last, since it may end this connection.

@@ -21,7 +21,8 @@ class Communicator(ObjectCalls):
     """Made by World.communicator(), and from others by split(), group(), duplicate() and shrink().
 
     rank, size      this process among its ranks
-    For one thread at a time, with all that were made from it; abort() alone may come from any.
+    For one thread at a time; abort() alone may come from any. Threads may each use one of their own, also
+    where those were made from each other.
     The first error, except MisuseError and UnsupportedError, stays: every later call raises it again.
     """
 

@@ -2,6 +2,7 @@
 // in docs/collectives.md.
 #include "tests/support/connections.hpp"
 
+#include "collectives/call/core/flight_words.hpp"
 #include "collectives/transport/links.hpp"
 #include "runtime/base/os/socket.hpp"
 #include "runtime/base/text_hash.hpp"
@@ -106,7 +107,7 @@ TEST_CASE("64 ranks make no connection before they talk, and then few each") {
 /// A rank of a world of 3000, to which other ranks connect that are nothing but a socket.
 struct Crowded {
   std::shared_ptr<LocalStore> store = std::make_shared<LocalStore>();
-  transport::Links links{world()};
+  transport::Links links{world(), flight_words()};
   std::vector<unique_fd> sockets;  ///< Sockets of rank 1 and those that follow.
 
   World world() const {
@@ -230,7 +231,7 @@ TEST_CASE("a store that is away holds up nobody who tells of a failure, or asks 
   WorldInfo info;
   info.size = info.node_count = 3;
   info.local_size = 1;
-  Links links(World(info, store, nullptr));
+  Links links(World(info, store, nullptr), flight_words());
   const auto lock = links.lock();
   store->is_away = true;
   const Header failure = make_header(Kind::failure, 0, Fingerprint(), 0);

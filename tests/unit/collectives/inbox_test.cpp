@@ -233,6 +233,17 @@ TEST_CASE("headers from outside") {
   for (std::size_t n = 0; n < bytes.size(); ++n) {
     CHECK(!decode_failure(header, BytesView(bytes).first(n)));
   }
+  // Its code, then its scope, as a rank might send them that is newer, or not one of ours.
+  const auto with = [&](std::size_t place, std::uint8_t number) {
+    Bytes other = bytes;
+    other[place] = std::byte{number};
+    return decode_failure(header, other);
+  };
+  CHECK(!with(0, 0));
+  REQUIRE(with(0, 250));
+  CHECK(with(0, 250)->code == Errc::internal);
+  CHECK(!with(2, 0));
+  CHECK(!with(2, 3));
 }
 
 TEST_CASE("answers are read as they were written, and nothing else is") {

@@ -1,6 +1,7 @@
 // Ranks that prove to each other that they know the job's key, and who tries to pass for one.
 #include "collectives/transport/tcp/proof.hpp"
 
+#include "collectives/call/core/flight_words.hpp"
 #include "collectives/transport/links.hpp"
 #include "runtime/base/deadline.hpp"
 #include "tests/support/ranks.hpp"
@@ -76,7 +77,7 @@ std::vector<std::shared_ptr<FakeMembership>> members(std::vector<std::optional<K
 /// Rank 0 of four, which nobody joins but the test; its address.
 struct LonelyMesh {
   std::shared_ptr<LocalStore> store = std::make_shared<LocalStore>();
-  Links mesh{world()};
+  Links mesh{world(), flight_words()};
 
   World world() const {
     WorldInfo info;

@@ -1,5 +1,6 @@
 // A rank's ways out for want of something: descriptors, memory, an answer of its store, its
 // neighbours.
+#include "collectives/call/core/flight_words.hpp"
 #include "collectives/transport/links.hpp"
 #include "tests/support/ranks.hpp"
 #include "tests/support/wrapped_store.hpp"
@@ -67,7 +68,8 @@ class FewDescriptors {
 /// Two ranks in one thread, one of which sends eight bytes to the other.
 struct Pair {
   std::shared_ptr<Store> store;
-  transport::Links sender{world_of_two(0, store)}, receiver{world_of_two(1, store)};
+  transport::Links sender{world_of_two(0, store), flight_words()};
+  transport::Links receiver{world_of_two(1, store), flight_words()};
   transport::Fingerprint call;
   std::vector<std::byte> data = std::vector<std::byte>(8, std::byte{7});
   std::vector<std::byte> into = std::vector<std::byte>(8);

@@ -6,6 +6,7 @@
 #include "collectives/algorithms/messages/messages.hpp"
 #include "collectives/algorithms/select/select.hpp"
 #include "collectives/call/call.hpp"
+#include "collectives/call/core/flight_words.hpp"
 #include "collectives/transport/links.hpp"
 #include "tests/support/expect.hpp"
 #include "tests/support/ranks.hpp"
@@ -156,7 +157,7 @@ Outcomes run(const Weather& weather, int size) {
   for (int rank = 0; rank < size; ++rank) memberships.push_back(std::make_shared<FakeMembership>());
   std::atomic<int> ended{0};
   const auto body = [&](const World& world) {
-    Links links(world, [&](const transport::Surroundings& mesh) {
+    Links links(world, flight_words(), [&](const transport::Surroundings& mesh) {
       return std::make_unique<testing::WeatherTransport>(sky, world.rank(), mesh);
     });
     links.go_by(std::make_shared<const Table>());

@@ -9,8 +9,10 @@ extern "C" {
 
 /* A group of ranks that make the same calls in the same order.
  *
- * Threads: a communicator, and all that were made from it by split, duplicate and group, are for
- * one thread at a time; dl_comm_abort alone may come from any.
+ * Threads: a communicator is for one thread at a time; dl_comm_abort alone may come from any.
+ * Several threads may each use one of their own, also where those were made from each other by
+ * split, duplicate and group. After a call was started, threads of the library move it, and call
+ * the program's custom reductions.
  *
  * Buffers are read and written in place, stay the caller's, and may not overlap unless a call says
  * so. Empty buffers are fine. In a world of one every call works and needs no network. Counts are
@@ -35,7 +37,8 @@ enum { DL_NO_COLOR = -1 };
  * several communicators from one world make them in the same order. `name` is for messages; null:
  * "world". */
 DL_API dl_status dl_comm_create(const dl_world* world, const char* name, dl_comm** comm);
-/* Ends what is still under way with DL_ABORTED; waits for nobody. Null is fine. */
+/* Ends what is still under way with DL_ABORTED; waits for no rank, but for a custom reduction that
+ * is running. Null is fine. */
 DL_API void dl_comm_free(dl_comm* comm);
 
 DL_API int dl_comm_rank(const dl_comm* comm);         /* -1 for null. */
@@ -93,25 +96,39 @@ DL_API dl_status dl_comm_duplicate(dl_comm* comm, dl_comm** made, const dl_optio
 /* This communicator's ranks, in its order, as ranks of the world: `capacity` of at least
  * dl_comm_size(comm). */
 DL_API dl_status dl_comm_world_ranks(const dl_comm* comm, int* ranks, size_t capacity);
-/* This communicator's `rank` as a rank of `other`; *translated becomes -1 if it is not in it. */
+/* This communicator's `rank` as a rank of `other`; *translated becomes -1 if it is not in
+ * it. A rank that this communicator does not have is DL_MISUSE. */
 DL_API dl_status dl_comm_translate(const dl_comm* comm, int rank, const dl_comm* other,
                                    int* translated);
 
 /* ---- Ending, and going on without the dead. ---- */
 
+/* After User-Level Failure Mitigation (Bland et al., "Post-failure recovery of MPI communication
+ * capability", IJHPCA 2013). A death breaks every communicator that the dead rank was part of;
+ * those who live revoke it, so that nobody waits in it, then shrink it and go on. The launcher
+ * leaves them alone with --on-failure continue. docs/collectives.md has the pattern. */
+
 /* From any thread, any number of times, waits for nobody: here every pending and later call fails
- * with DL_ABORTED; the others get DL_ABORTED or DL_PEER_LOST. */
+ * with DL_ABORTED; the others get DL_ABORTED or DL_PEER_LOST. All are told which rank called it,
+ * and where. */
 DL_API dl_status dl_comm_abort(dl_comm* comm);
-/* Makes every call on every rank of this communicator fail with DL_REVOKED, so that all can meet in
- * dl_comm_shrink. Waits for nobody. After User-Level Failure Mitigation, MPI Forum 2012. */
+/* Makes every call on every rank of this communicator fail with DL_REVOKED, those that wait
+ * included, so that all can meet in dl_comm_shrink. Ranks on which an error sticks already keep
+ * that one. Waits for nobody. A rank that revokes and dies at once may not have told all. */
 DL_API dl_status dl_comm_revoke(dl_comm* comm);
-/* Agrees on the bitwise and of everyone's `flags` among the ranks that live, despite losses, also
- * on a broken or revoked communicator (dl_comm_abort alone ends it). Every living rank calls it, in
- * the same order with dl_comm_shrink; all get the same answer, or the same error. */
+/* Agrees on the bitwise and of everyone's `flags` among the ranks that live, despite losses, and on
+ * a broken or revoked communicator, too; not after dl_comm_abort. Every living rank calls it, in
+ * the same order with dl_comm_shrink. All who get an answer get the same one; an error (DL_TIMEOUT,
+ * naming who neither came nor is known to be lost; DL_MISMATCH) all get alike. The flags of a rank
+ * that died meanwhile may count or not. Costs two entries in the store for each rank, and some
+ * 5 ms. */
 DL_API dl_status dl_comm_agree(dl_comm* comm, uint32_t flags, uint32_t* agreed,
                                const dl_options* options);
-/* A communicator of the ranks that live and call it, in their old order, with connections of its
- * own. Start the job with dlaunch --on-failure continue. */
+/* A communicator of the ranks that live and call this, in their old order, with connections and
+ * shared memory of its own: nothing that was under way in the old one reaches it. The others are as
+ * in dl_comm_agree. A rank that was taken for lost and lives gets DL_PEER_LOST. One more death
+ * meanwhile may go unnoticed here, and breaks the new communicator's first call: shrink that one
+ * then. */
 DL_API dl_status dl_comm_shrink(dl_comm* comm, dl_comm** made, const dl_options* options);
 
 /* For a loop of the program's own over poll(2), epoll(7) and the like: readable when a started call

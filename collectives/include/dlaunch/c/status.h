@@ -83,7 +83,8 @@ typedef struct dl_options {
   int32_t tag;
   /* How long the call may take; 0: the communicator's default (five minutes unless set). */
   int64_t timeout_ms;
-  /* CUDA buffers: the cudaStream_t whose work the call is ordered behind; null: the default one. */
+  /* CUDA buffers: the cudaStream_t on which the call is put, behind what is there; null: the legacy
+   * default one, and blocking calls wait until it is done. */
   void* cuda_stream;
   /* 1 lets DL_MEAN divide integers and drop the fraction (towards zero). */
   int32_t truncate_mean;

@@ -1,0 +1,93 @@
+#pragma once
+
+#include "collectives/transport/message/message.hpp"
+#include "runtime/segment/flight.hpp"
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace dlaunch {
+
+/// The purpose of a collective. Those of a join, which a rank without inputs shadows, are never
+/// taken for the program's own.
+enum class Purpose : std::uint8_t {
+  program,       ///< The program's own.
+  present,       ///< Finds who is here, and what each begins.
+  sync,          ///< Whether gradients are to be summed.
+  source,        ///< Finds whose buffers and order count.
+  buffers,       ///< Those of the source.
+  gradients,     ///< One bucket of them; Traffic::part is which.
+  unused,        ///< Which parameters nobody used.
+  order,         ///< The order in which gradients become ready.
+  parameters,    ///< Their description and first values.
+  last_joiner,   ///< Finds who had inputs longest.
+  final_values,  ///< The last joiner's parameters and buffers.
+  joinable,      ///< All that a joinable of the program's own does.
+};
+
+/// What is to be known of a purpose. A new one is an enumerator and a row.
+struct PurposeTraits {
+  Purpose purpose{};
+  const char* owner = "an unknown ";  ///< Before the call's name. A number read off the wire may be
+                                      ///< newer than this build.
+  const char* text = "";              ///< What the call is for.
+  bool has_part = false;              ///< The text goes on with the call's part.
+};
+inline constexpr auto purposes = std::to_array<PurposeTraits>({
+    {Purpose::program, "", ""},
+    {Purpose::present, "join's ", "who is here"},
+    {Purpose::sync, "join's ", "whether to sum gradients"},
+    {Purpose::source, "join's ", "whose buffers count"},
+    {Purpose::buffers, "the reducer's ", "buffers"},
+    {Purpose::gradients, "the reducer's ", "gradients of bucket", true},
+    {Purpose::unused, "the reducer's ", "unused parameters"},
+    {Purpose::order, "the reducer's ", "order of the buckets"},
+    {Purpose::parameters, "the reducer's ", "parameters"},
+    {Purpose::last_joiner, "join's ", "who joined last"},
+    {Purpose::final_values, "the reducer's ", "final values"},
+    {Purpose::joinable, "a joinable's ", ""},
+});
+static_assert(
+    [] {
+      std::size_t next = 0;
+      for (const PurposeTraits& row : purposes) {
+        if (static_cast<std::size_t>(row.purpose) != next++) return false;
+      }
+      return purposes.back().purpose == Purpose::joinable;
+    }(),
+    "one row for each purpose, in their order");
+
+/// A collective's purpose and what it belongs to, in the 31 bits of Fingerprint::traffic. A value.
+struct Traffic {
+  static constexpr int joinables_max = (1 << 10) - 1;
+
+  Purpose purpose = Purpose::program;
+  bool shadow = false;     ///< Made for a rank that has no inputs left.
+  int joinable = 0;        ///< Its number on the communicator, from 1; 0: none.
+  std::uint32_t part = 0;  ///< Modulo 2^16.
+
+  constexpr std::uint32_t pack() const noexcept {
+    return (part & 0xffffu) | static_cast<std::uint32_t>(joinable & joinables_max) << 16 |
+           static_cast<std::uint32_t>(purpose) << FlightRing::purpose_shift |
+           (shadow ? transport::shadow_bit : 0);
+  }
+  static constexpr Traffic unpack(std::uint32_t word) noexcept {
+    return {static_cast<Purpose>(word >> FlightRing::purpose_shift & 0xfu),
+            (word & transport::shadow_bit) != 0, static_cast<int>(word >> 16 & joinables_max),
+            word & 0xffffu};
+  }
+};
+static_assert(purposes.size() <= 16, "a purpose has four bits");
+
+constexpr PurposeTraits traits_of(Purpose purpose) noexcept {
+  const auto row = static_cast<std::size_t>(purpose);
+  return row < purposes.size() ? purposes[row] : PurposeTraits{};
+}
+/// The text before the call's name: "", "join's ", "join's shadow ", "the reducer's ".
+const char* owner_text(const Traffic& traffic) noexcept;
+/// "who is here", "gradients of bucket 3"; empty for the program's own.
+std::string purpose_text(const Traffic& traffic);
+
+}  // namespace dlaunch
