@@ -27,7 +27,7 @@ constexpr std::size_t bytes_max = std::size_t{8} << 20;       ///< One buffer's.
 constexpr std::size_t all_bytes_max = std::size_t{64} << 20;  ///< All ranks' buffers.
 /// Two measurements of the same thing differ by so much.
 constexpr double noise = 0.03;
-constexpr long calls_max = 1L << 20;  ///< The most calls of one repetition.
+constexpr long repetition_calls_max = 1L << 20;  ///< The most calls of one repetition.
 
 Table with_limit(const Table& table, std::string_view name, std::size_t most) {
   Table changed = table;
@@ -53,7 +53,7 @@ class Contest {
     for (int i = 0; i < settings_.warmup; ++i) calls_(turn_++);
     const Micros one = slowest(time(1));
     const auto fitting = static_cast<long>(Micros(settings_.repetition_time) / one);
-    const long calls = settings_.iterations.value_or(std::clamp(fitting, 1L, calls_max));
+    const long calls = settings_.iterations.value_or(std::clamp(fitting, 1L, repetition_calls_max));
     for (int i = 0; i < settings_.repetitions; ++i) {
       for (const bool is_with : {i % 2 == 0, i % 2 != 0}) {
         TableInUse::replace(communicator_, is_with ? with : without);

@@ -20,6 +20,9 @@
 /// public C++ interface alone.
 namespace dlaunch::c_api {
 
+/// The most axes of a dl_tensor and of a dl_parameter.
+constexpr std::int32_t axes_max = 64;
+
 /// What every handle begins with, so that dl_last_message can take any of them.
 struct Handle {
   /// If several threads may use the handle, each has its own message; see LastFailure.

@@ -14,7 +14,6 @@ using dlaunch::Parameter;
 using dlaunch::ReducerSettings;
 using dlaunch::TensorView;
 
-constexpr std::int32_t axes_max = 64;
 /// The size of dl_reducer_settings when it was published.
 constexpr std::size_t settings_size_first = 40;
 static_assert(sizeof(dl_reducer_settings) >= settings_size_first);

@@ -9,13 +9,12 @@ using namespace dlaunch::c_api;
 using dlaunch::Tensor;
 using dlaunch::Tree;
 
-constexpr std::size_t axes_max = 64;
 static_assert(Tree::depth_max == 64);
 
 Tensor tensor_of(const dl_tensor& given) {
-  const auto axes = static_cast<std::size_t>(std::max(given.axes, 0));
-  require(given.axes >= 0 && axes <= axes_max,
+  require(given.axes >= 0 && given.axes <= axes_max,
           "a tensor has 0 to 64 axes, not " + std::to_string(given.axes));
+  const auto axes = static_cast<std::size_t>(given.axes);
   require(given.shape != nullptr || axes == 0, "a tensor's 'shape' is a null pointer");
   Tensor tensor(dtype_of(given.dtype), {given.shape, given.shape + axes});
   require(given.data != nullptr || tensor.count() == 0, "a tensor's 'data' is a null pointer");
