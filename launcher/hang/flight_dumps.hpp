@@ -11,12 +11,12 @@
 namespace dlaunch::launcher {
 
 /// A process' variables, by name.
-using Variables = std::map<std::string, std::string, std::less<>>;
+using RankVariables = std::map<std::string, std::string, std::less<>>;
 
 /// A rank that may keep PyTorch's flight recorder, by the variables it was started with.
 struct RecordingRank {
   int rank = 0;
-  Variables variables;
+  RankVariables variables;
 };
 
 /// The file into which a rank's flight recorder was dumped.

@@ -54,10 +54,10 @@ std::string line_of(const fs::path& path, int number) {
 
 }  // namespace
 
-Variables variables_of(pid_t pid) {
+RankVariables variables_of(pid_t pid) {
   constexpr std::array<std::string_view, 4> wanted = {"TORCH_", "NCCL_",
                                                       "HOME=", "XDG_CACHE_HOME="};
-  Variables variables;
+  RankVariables variables;
   for (const auto& word : words_of(proc(pid, "environ"))) {
     const auto equals = word.find('=');
     const bool is_wanted =

@@ -11,7 +11,7 @@
 namespace dlaunch::launcher {
 
 /// The variables with which it was started, those of PyTorch, NCCL and the user's folders.
-Variables variables_of(pid_t pid);
+RankVariables variables_of(pid_t pid);
 /// It has loaded NCCL.
 bool has_nccl(pid_t pid);
 /// The line of a source at "/home/u/train.py:41", as its file has it now, without indentation.

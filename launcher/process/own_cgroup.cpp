@@ -1,5 +1,7 @@
 #include "launcher/process/own_cgroup.hpp"
 
+#include "runtime/base/os/directory.hpp"
+
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
@@ -17,14 +19,12 @@
 namespace dlaunch::launcher {
 namespace {
 
-using Directory = std::unique_ptr<DIR, decltype([](DIR* d) { ::closedir(d); })>;
-
 constexpr std::string_view name_begin = "dlaunch-";
 /// Epochs of one launcher have different names, unless a process of another namespace has its
 /// number.
 constexpr int names_max = 64;
 /// Programs make cgroups of their own in ours: containers, another launcher.
-constexpr int depth_max = 16;
+constexpr int cgroup_depth_max = 16;
 
 std::string whole(const std::string& path) {
   std::ifstream file(path);
@@ -158,7 +158,7 @@ OwnCgroup::OwnCgroup(boost::asio::io_context& io, std::string path, unique_fd di
 }
 
 OwnCgroup::~OwnCgroup() {
-  remove_below(directory_.get(), depth_max);
+  remove_below(directory_.get(), cgroup_depth_max);
   ::rmdir(path_.c_str());
 }
 

@@ -1,5 +1,6 @@
 #include "launcher/process/process_tree.hpp"
 
+#include "runtime/base/os/directory.hpp"
 #include "runtime/base/os/process_stat.hpp"
 #include "runtime/base/os/socket.hpp"
 #include "runtime/base/os/unique_fd.hpp"
@@ -22,8 +23,6 @@
 
 namespace dlaunch::launcher {
 namespace {
-
-using Directory = std::unique_ptr<DIR, decltype([](DIR* d) { ::closedir(d); })>;
 
 std::string read_file(const std::string& path) {
   const unique_fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));

@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 constexpr mode_t private_mode = 0700;
 constexpr mode_t log_mode = 0755;
 /// Attempts, and ranks below them.
-constexpr int depth_max = 2;
+constexpr int run_depth_max = 2;
 constexpr const char* notify_name = "/notify";
 
 std::string cannot_make(const std::string& path, int error) {
@@ -36,7 +36,7 @@ void remove_empty(const fs::path& directory, int depth) {
   for (fs::directory_iterator at(directory, ignored), end; !ignored && at != end;
        at.increment(ignored)) {
     std::error_code other;
-    if (depth < depth_max && !at->is_symlink(other) && at->is_directory(other)) {
+    if (depth < run_depth_max && !at->is_symlink(other) && at->is_directory(other)) {
       remove_empty(at->path(), depth + 1);
     }
   }

@@ -71,7 +71,7 @@ void fields(auto& io, is<JobDrained> auto& m) {
 void fields(auto& io, is<JobFarewell> auto& m) { io.integer(m.exit_code); }
 
 template <class Value>
-Bytes encoded(const Value& value) {
+Bytes marked(const Value& value) {
   Bytes out;
   wire::Writer io(out);
   io.integer(mark_of(value));
@@ -80,7 +80,7 @@ Bytes encoded(const Value& value) {
 }
 
 template <class Value>
-std::optional<Value> decoded(BytesView bytes) {
+std::optional<Value> unmarked(BytesView bytes) {
   Value value;
   if (ByteReader(bytes).integer<std::uint32_t>() != mark_of(value)) return std::nullopt;
   wire::Reader io(bytes.subspan(sizeof(std::uint32_t)));
@@ -91,18 +91,18 @@ std::optional<Value> decoded(BytesView bytes) {
 
 }  // namespace
 
-Bytes encode(const JobEntry& entry) { return encoded(entry); }
-Bytes encode(const JobRanks& ranks) { return encoded(ranks); }
-Bytes encode(const JobStoreWaits& waits) { return encoded(waits); }
-Bytes encode(const JobDrained& drained) { return encoded(drained); }
-Bytes encode(const JobFarewell& farewell) { return encoded(farewell); }
+Bytes encode(const JobEntry& entry) { return marked(entry); }
+Bytes encode(const JobRanks& ranks) { return marked(ranks); }
+Bytes encode(const JobStoreWaits& waits) { return marked(waits); }
+Bytes encode(const JobDrained& drained) { return marked(drained); }
+Bytes encode(const JobFarewell& farewell) { return marked(farewell); }
 
-std::optional<JobEntry> decode_entry(BytesView bytes) { return decoded<JobEntry>(bytes); }
-std::optional<JobRanks> decode_ranks(BytesView bytes) { return decoded<JobRanks>(bytes); }
+std::optional<JobEntry> decode_entry(BytesView bytes) { return unmarked<JobEntry>(bytes); }
+std::optional<JobRanks> decode_ranks(BytesView bytes) { return unmarked<JobRanks>(bytes); }
 std::optional<JobStoreWaits> decode_store_waits(BytesView bytes) {
-  return decoded<JobStoreWaits>(bytes);
+  return unmarked<JobStoreWaits>(bytes);
 }
-std::optional<JobDrained> decode_drained(BytesView bytes) { return decoded<JobDrained>(bytes); }
-std::optional<JobFarewell> decode_farewell(BytesView bytes) { return decoded<JobFarewell>(bytes); }
+std::optional<JobDrained> decode_drained(BytesView bytes) { return unmarked<JobDrained>(bytes); }
+std::optional<JobFarewell> decode_farewell(BytesView bytes) { return unmarked<JobFarewell>(bytes); }
 
 }  // namespace dlaunch::launcher

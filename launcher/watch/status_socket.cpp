@@ -1,6 +1,7 @@
 #include "launcher/watch/status_socket.hpp"
 
 #include "runtime/base/deadline.hpp"
+#include "runtime/base/os/directory.hpp"
 #include "runtime/base/os/process_stat.hpp"
 #include "runtime/base/os/random.hpp"
 #include "runtime/base/os/socket.hpp"
@@ -45,8 +46,6 @@ constexpr std::size_t answer_bytes_max = 256u << 20;
 constexpr auto patience = std::chrono::seconds(5);
 /// So many may wait for an agent's end.
 constexpr std::size_t waiting_max = 64;
-
-using Directory = std::unique_ptr<DIR, decltype([](DIR* d) { ::closedir(d); })>;
 
 Error no_folder(const std::string& path, const std::string& why) {
   return Error(Errc::refused, path + ": " + why);

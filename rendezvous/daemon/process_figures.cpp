@@ -1,5 +1,6 @@
 #include "rendezvous/daemon/process_figures.hpp"
 
+#include "runtime/base/os/directory.hpp"
 #include "runtime/base/text/take.hpp"
 
 #include <algorithm>
@@ -19,8 +20,6 @@
 namespace dlaunch::rendezvous {
 
 namespace {
-
-using Directory = std::unique_ptr<DIR, decltype([](DIR* d) { ::closedir(d); })>;
 
 std::uint64_t resident_bytes() {
   std::ifstream file("/proc/self/statm");

@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::size_t hex_size = 16, piece_size = 4;
 constexpr std::string_view service_row = "m", job_rows = "j/", drain_rows = "d/", space_rows = "s/";
-constexpr std::size_t no_limit = std::numeric_limits<std::uint32_t>::max();
+constexpr std::size_t any_length = std::numeric_limits<std::uint32_t>::max();
 
 std::string hex(std::uint64_t number, std::size_t digits = hex_size) {
   constexpr std::string_view all = "0123456789abcdef";
@@ -71,9 +71,9 @@ Bytes payload_of(const Fields&... fields) {
 }
 
 std::uint64_t number(ByteReader& in) { return in.integer<std::uint64_t>(); }
-std::string text(ByteReader& in) { return std::string(in.text(no_limit)); }
+std::string text(ByteReader& in) { return std::string(in.text(any_length)); }
 Bytes bytes(ByteReader& in) {
-  const BytesView raw = in.bytes(no_limit);
+  const BytesView raw = in.bytes(any_length);
   return {raw.begin(), raw.end()};
 }
 

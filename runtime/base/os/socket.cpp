@@ -1,6 +1,7 @@
 #include "runtime/base/os/socket.hpp"
 
 #include "runtime/base/deadline.hpp"
+#include "runtime/base/os/directory.hpp"
 #include "runtime/base/phrases.hpp"
 
 #include <algorithm>
@@ -100,8 +101,6 @@ std::vector<std::string> inodes_of_port(std::uint16_t port) {
   listening.insert(listening.end(), bound.begin(), bound.end());
   return listening;
 }
-
-using Directory = std::unique_ptr<DIR, decltype([](DIR* d) { ::closedir(d); })>;
 
 bool holds_socket(const std::string& pid, const std::string& inode) {
   const std::string folder = "/proc/" + pid + "/fd";
