@@ -350,7 +350,7 @@ void Service::State::arm() {
   if (!deadlines.empty()) next = deadlines.begin()->first;
   if (!unjoined.empty()) next = std::min(next, unjoined.front().first);
   next = std::min(next, forget_before);
-  if (!early.empty()) next = std::min(next, early_until);
+  for (const Early& each : early) next = std::min(next, each.until);
   if (!visitors.empty()) next = std::min(next, visitors.front().first);
   next = std::min(next, refusals.next_deadline().value_or(next));
   if (next < armed) arm_at(next);
@@ -377,7 +377,7 @@ void Service::State::arm_at(Clock::time_point when) {
 
 void Service::State::on_time() {
   const auto now = Clock::now();
-  if (!early.empty() && early_until <= now) call_early({});
+  call_early([now](const Early& each) { return each.until <= now; });
   if (forget_before <= now) forget_those_before();
   close_strangers(now);
   refusals.tick(now, warn());

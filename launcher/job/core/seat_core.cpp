@@ -109,10 +109,9 @@ Clock::duration SeatCore::tried_for(Clock::time_point since) const {
   return now_ - std::max(since, stalled_until_);
 }
 
-/// A successor hosts when it has given the host up itself, which may be somewhat later.
 Clock::duration SeatCore::host_patience() const {
   const auto& liveness = rules_.job.liveness;
-  return moving_ ? liveness.lease + liveness.step_max : liveness.lease;
+  return moving_ ? liveness.successor_patience() : liveness.lease;
 }
 
 bool SeatCore::host_is_lost(const Trouble& trouble) const {
