@@ -143,7 +143,6 @@ std::vector<FlightDump> ask_all_dumps(const std::vector<JobRanks::Rank>& ranks,
 
 /// What would show more.
 std::string advice(const std::vector<ProcessStack>& stacks, const StackTools& tools) {
-  const auto kernel = [](const ProcessStack& stack) { return stack.by.starts_with("the kernel"); };
   const auto denied = [](const ProcessStack& stack) { return stack.denied; };
   const auto lacks_py_spy = [&](const ProcessStack& stack) {
     return stack.program.starts_with("python") && tools.py_spy.empty();
@@ -155,7 +154,7 @@ std::string advice(const std::vector<ProcessStack>& stacks, const StackTools& to
   if (std::any_of(stacks.begin(), stacks.end(), lacks_py_spy)) {
     return "dlaunch stack: install py-spy to see Python's own frames (pip install py-spy)\n";
   }
-  if (tools.gdb.empty() && std::any_of(stacks.begin(), stacks.end(), kernel)) {
+  if (tools.gdb.empty() && std::ranges::any_of(stacks, &ProcessStack::by_kernel)) {
     return "dlaunch stack: install gdb to see the program's own frames\n";
   }
   return "";
