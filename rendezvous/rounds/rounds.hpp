@@ -48,8 +48,8 @@ struct JobRules {
   RestartBackoff restart_backoff;
   bool continue_on_failure = false;
 
-  Clock::duration join_timeout = std::chrono::seconds(600);  ///< From the first join of a round.
-  Clock::duration last_call = std::chrono::seconds(30);  ///< From MIN nodes on, in a first round.
+  Clock::duration join_timeout{};  ///< From the first join of a round.
+  Clock::duration last_call{};     ///< From MIN nodes on, in a first round.
   Liveness liveness;
 
   /// The job can do with fewer nodes than it would like.

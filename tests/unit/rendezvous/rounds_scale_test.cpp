@@ -43,6 +43,8 @@ class BigJob {
     rules_.nodes_min = nodes_min;
     rules_.nodes_max = nodes;
     rules_.max_restarts = max_restarts;
+    rules_.join_timeout = std::chrono::minutes(10);
+    rules_.last_call = std::chrono::seconds(30);
     alive_.assign(static_cast<std::size_t>(nodes), true);
   }
 
