@@ -40,8 +40,10 @@ void JobWatch::begin(QuestionLine& line, const Assignment& assignment, Roster ro
   inquiries_.begin(line, assignment);
 }
 
-void JobWatch::lost(int first_rank, int count, const Departure& how) {
-  for (int rank = first_rank; rank < first_rank + count; ++rank) epoch_.lost.try_emplace(rank, how);
+void JobWatch::lost(const rendezvous::RanksLost& lost) {
+  for (int rank = lost.first_rank; rank < lost.first_rank + lost.count; ++rank) {
+    epoch_.lost.try_emplace(rank, lost.how);
+  }
 }
 
 // ---- Stuck calls: first all nodes' calls that wait, then who is absent from the one to tell ----

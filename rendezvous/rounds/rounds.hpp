@@ -272,6 +272,17 @@ struct Successor {
 };
 /// The successors of an epoch, in the order in which they are asked; no more than these.
 constexpr std::size_t successors_max = 8;
+/// The nodes that are ready to host this epoch's job in place of the one that does.
+struct Succession {
+  std::uint64_t epoch = 0;
+  std::vector<Successor> order;
+};
+/// A node's place, as it travels to the node.
+struct Admitted {
+  bool hosted = false;  ///< By a node of the job: its loss is the job's end.
+  Admission admission = {};
+  std::optional<HostPlace> host = std::nullopt;  ///< That node, where it has ranks of this epoch.
+};
 
 struct Admit {
   Session to = 0;

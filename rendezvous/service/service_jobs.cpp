@@ -91,7 +91,8 @@ void Service::State::apply(Job& job, const Admit& effect) {
   member->second.node_rank = admission.node_rank;
   // One that is not connected now is seated when it comes back.
   if (member->second.connection != 0) server.seat(member->second.connection, job.space);
-  tell(member->second.connection, message::Admitted{!rules.only_job.empty(), admission, job.host});
+  tell(member->second.connection,
+       message::Admitted{{!rules.only_job.empty(), admission, job.host}});
 }
 
 void Service::State::begin_epoch(Job& job, std::uint64_t epoch, int world_size) {
@@ -225,7 +226,7 @@ void Service::State::hear(Job& job, Session from, const message::Standby& standb
 }
 
 message::Succession Service::State::succession_of(const Job& job) {
-  message::Succession succession{job.epoch, {}};
+  message::Succession succession{{job.epoch, {}}};
   for (const auto& [node_rank, address] : job.successors) {
     succession.order.push_back({node_rank, address});
   }

@@ -200,7 +200,7 @@ std::shared_ptr<MemberLink> join_by_file(const std::string& path, Joining& joini
   if (info.rank == 0) {
     std::vector<unique_fd> listeners;
     listeners.push_back(listen_tcp(resolve("127.0.0.1", 0).at(0)));
-    Meeting meeting = meeting_of_this_process();
+    MeetingRecord meeting = meeting_of_this_process();
     meeting.host = "127.0.0.1";
     meeting.port = local_address(listeners.front().get()).port();
     info.master_addr = meeting.host;

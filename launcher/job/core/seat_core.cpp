@@ -251,7 +251,7 @@ void SeatCore::join_anew() {
 
 // ---- What the rendezvous says ----
 
-void SeatCore::on(const Admitted& e) {
+void SeatCore::on(const rendezvous::Admitted& e) {
   const auto& a = e.admission;
   if (Holding* held = holding()) {
     // Said again after a reconnect.
@@ -270,7 +270,7 @@ void SeatCore::on(const Admitted& e) {
 }
 
 /// With an epoch of another host a node that waits there has come to it.
-void SeatCore::on(const Succession& e) {
+void SeatCore::on(const rendezvous::Succession& e) {
   if (e.epoch < succession_.epoch) return;
   if (!holding() && e.epoch > succession_.epoch) moving_.reset();
   succession_ = e;

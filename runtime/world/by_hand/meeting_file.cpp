@@ -53,7 +53,7 @@ void place_file(const std::string& path, const std::string& temporary, bool repl
   throw file_error("writing", path, error);
 }
 
-std::string write_temporary(const std::string& path, const Meeting& meeting) {
+std::string write_temporary(const std::string& path, const MeetingRecord& meeting) {
   const std::string temporary = path + "." + meeting.nonce;
   const unique_fd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   const std::string text = to_text(meeting);
@@ -68,7 +68,7 @@ std::string write_temporary(const std::string& path, const Meeting& meeting) {
 
 }  // namespace
 
-std::string to_text(const Meeting& meeting) {
+std::string to_text(const MeetingRecord& meeting) {
   std::ostringstream text;
   text << title << "\nhost " << meeting.host << "\nport " << meeting.port << "\nnonce "
        << meeting.nonce << "\nhostname " << meeting.hostname << "\npid " << meeting.pid
@@ -76,8 +76,8 @@ std::string to_text(const Meeting& meeting) {
   return text.str();
 }
 
-std::optional<Meeting> meeting_from(std::string_view text) {
-  Meeting meeting;
+std::optional<MeetingRecord> meeting_from(std::string_view text) {
+  MeetingRecord meeting;
   const auto line = [&]() -> std::optional<std::string_view> {
     const auto end = text.find('\n');
     if (end == std::string_view::npos) return std::nullopt;
@@ -108,8 +108,8 @@ std::optional<Meeting> meeting_from(std::string_view text) {
   return meeting;
 }
 
-Meeting meeting_of_this_process() {
-  Meeting meeting;
+MeetingRecord meeting_of_this_process() {
+  MeetingRecord meeting;
   meeting.nonce = random_hex(32);
   meeting.hostname = own_hostname();
   meeting.pid = ::getpid();
@@ -118,7 +118,7 @@ Meeting meeting_of_this_process() {
   return meeting;
 }
 
-bool is_known_gone(const Meeting& meeting) {
+bool is_known_gone(const MeetingRecord& meeting) {
   if (meeting.machine.empty() || meeting.machine != machine_id()) return false;
   const auto started = start_time_of(meeting.pid);
   if (started) return *started != meeting.started;
@@ -126,7 +126,7 @@ bool is_known_gone(const Meeting& meeting) {
   return ::kill(static_cast<pid_t>(meeting.pid), 0) == 0 || errno != EPERM;
 }
 
-std::optional<Meeting> read_meeting(const std::string& path) {
+std::optional<MeetingRecord> read_meeting(const std::string& path) {
   const unique_fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd) {
     if (errno == ENOENT) return std::nullopt;
@@ -144,7 +144,7 @@ std::optional<Meeting> read_meeting(const std::string& path) {
   return meeting;
 }
 
-void write_meeting(const std::string& path, const Meeting& meeting) {
+void write_meeting(const std::string& path, const MeetingRecord& meeting) {
   const auto before = read_meeting(path);
   if (before && !is_known_gone(*before) && before->machine == meeting.machine) {
     throw Error(Errc::refused, "the meeting file '" + path + "' belongs to pid " +
@@ -156,7 +156,7 @@ void write_meeting(const std::string& path, const Meeting& meeting) {
   place_file(path, write_temporary(path, meeting), replace);
 }
 
-void remove_meeting(const std::string& path, const Meeting& meeting) noexcept {
+void remove_meeting(const std::string& path, const MeetingRecord& meeting) noexcept {
   try {
     if (read_meeting(path) == meeting) ::unlink(path.c_str());
   } catch (const std::exception&) {

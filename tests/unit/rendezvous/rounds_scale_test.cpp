@@ -157,7 +157,7 @@ class BigJob {
     phase.out_bytes += messages * bytes;
     phase.biggest = std::max(phase.biggest, bytes);
   }
-  void count(const Admit& e) { count(1, size_of(message::Admitted{false, e.admission})); }
+  void count(const Admit& e) { count(1, size_of(message::Admitted{{false, e.admission}})); }
   void count(const Refuse& e) { count(1, size_of(message::Refused{e})); }
   void count(const Stop& e) { count(1, size_of(message::Stopped{e})); }
   void count(const RanksLost& e) { count(here_, size_of(message::RanksLost{e})); }
