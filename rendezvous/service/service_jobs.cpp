@@ -1,5 +1,6 @@
 #include "rendezvous/service/service_state.hpp"
 #include "runtime/base/exit_code.hpp"
+#include "runtime/base/phrases.hpp"
 
 #include <algorithm>
 #include <exception>
@@ -13,11 +14,6 @@ namespace {
 /// A barrier or all_gather has as many contributors as the world has ranks; in a small world, where
 /// they cost little, a program may have others, as threads of its ranks.
 constexpr int contributors_least = 4096;
-
-std::string ranks(int first, int count) {
-  if (count == 1) return "rank " + std::to_string(first);
-  return "ranks " + std::to_string(first) + " to " + std::to_string(first + count - 1);
-}
 
 }  // namespace
 
@@ -158,7 +154,7 @@ void Service::State::apply(Job& job, const RanksLost& effect) {
     if (member != job.members.end()) tell(member->second.connection, lost);
     return;
   }
-  const std::string who = ranks(effect.first_rank, effect.count) + " on " + effect.host;
+  const std::string who = ranks_text(effect.first_rank, effect.count) + " on " + effect.host;
   const bool left = effect.how.left();  // It is a failure only if somebody waits for them.
   note(left ? LogLine::Level::debug : LogLine::Level::warning,
        left ? LogLine::Event::other : LogLine::Event::lost, job,
