@@ -6,6 +6,7 @@
 #include "rendezvous/rounds/judgement.hpp"
 #include "rendezvous/rounds/standstill.hpp"
 #include "rendezvous/succession/muster.hpp"
+#include "runtime/base/phrases.hpp"
 
 #include <variant>
 
@@ -81,7 +82,7 @@ struct JobState {
     announcer.put(std::move(effect));
   }
   /// "the job 'red'".
-  std::string name_text() const { return name.empty() ? "the job" : "the job '" + name + "'"; }
+  std::string name_text() const { return name.empty() ? "the job" : "the job " + in_quotes(name); }
 
   std::string name;
   JobRules rules;

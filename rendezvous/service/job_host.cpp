@@ -2,6 +2,7 @@
 
 #include "runtime/base/os/random.hpp"
 #include "runtime/base/os/socket.hpp"
+#include "runtime/base/phrases.hpp"
 #include "runtime/base/text_hash.hpp"
 
 #include <algorithm>
@@ -189,8 +190,8 @@ void JobHost::welcome(store::ConnectionId who, int rank) {
 std::optional<store::Host::Refusal> JobHost::objection(store::ConnectionId who,
                                                        const wire::Hello& hello) const {
   if (!hello.job.empty() && hello.job != identity_.job) {
-    return Refusal{Errc::refused,
-                   "this agent serves the job '" + identity_.job + "', not '" + hello.job + "'"};
+    return Refusal{Errc::refused, "this agent serves the job " + in_quotes(identity_.job) +
+                                      ", not " + in_quotes(hello.job)};
   }
   if (!hello.member) return std::nullopt;
   const auto& member = *hello.member;

@@ -83,8 +83,8 @@ std::vector<unique_fd> listen_on(const std::string& host, int port, const WorldI
     }
   }
   if (listeners.empty()) {
-    throw Error(Errc::unreachable, "rank 0 hosts the store and must run on the host that '" + host +
-                                       "' names: " + why);
+    throw Error(Errc::unreachable, "rank 0 hosts the store and must run on the host that " +
+                                       in_quotes(host) + " names: " + why);
   }
   return listeners;
 }
@@ -129,7 +129,7 @@ struct Search {
            duration_text(timeout) + ": " + reason();
   }
   std::string reason() const {
-    const std::string file = "the meeting file '" + path + "'";
+    const std::string file = "the meeting file " + in_quotes(path);
     if (why.empty()) {
       return "rank 0 has not written " + file + "; is it started, and does it see this file?";
     }

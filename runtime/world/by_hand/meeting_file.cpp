@@ -3,6 +3,7 @@
 #include "runtime/base/os/identity.hpp"
 #include "runtime/base/os/random.hpp"
 #include "runtime/base/os/socket.hpp"
+#include "runtime/base/phrases.hpp"
 
 #include <dlaunch/error.hpp>
 
@@ -31,7 +32,8 @@ bool read_number(std::string_view text, T& value) {
 }
 
 Error file_error(const std::string& doing, const std::string& path, int error) {
-  return Error(Errc::unreachable, doing + " the meeting file '" + path + "': " + errno_text(error));
+  return Error(Errc::unreachable,
+               doing + " the meeting file " + in_quotes(path) + ": " + errno_text(error));
 }
 
 /// Gives the temporary file its name in one step, on NFS as well. Two ranks 0 that start at once
@@ -138,8 +140,8 @@ std::optional<MeetingRecord> read_meeting(const std::string& path) {
   if (size == 0) return std::nullopt;  // Made by mktemp, say; rank 0 has not written it yet.
   const auto meeting = meeting_from({text.data(), static_cast<std::size_t>(size)});
   if (!meeting) {
-    throw Error(Errc::misuse, "the meeting file '" + path +
-                                  "' holds something else: file:// needs a path of its own");
+    throw Error(Errc::misuse, "the meeting file " + in_quotes(path) +
+                                  " holds something else: file:// needs a path of its own");
   }
   return meeting;
 }
@@ -147,7 +149,7 @@ std::optional<MeetingRecord> read_meeting(const std::string& path) {
 void write_meeting(const std::string& path, const MeetingRecord& meeting) {
   const auto before = read_meeting(path);
   if (before && !is_known_gone(*before) && before->machine == meeting.machine) {
-    throw Error(Errc::refused, "the meeting file '" + path + "' belongs to pid " +
+    throw Error(Errc::refused, "the meeting file " + in_quotes(path) + " belongs to pid " +
                                    std::to_string(before->pid) + " on " + before->hostname +
                                    ", which is alive: another rank 0, or another job, uses it");
   }
