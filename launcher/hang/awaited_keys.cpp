@@ -10,7 +10,6 @@
 #include <cstdint>
 #include <map>
 #include <tuple>
-#include <utility>
 #include <vector>
 
 namespace dlaunch::launcher {

@@ -2,8 +2,6 @@
 
 #include "runtime/base/phrases.hpp"
 
-#include <algorithm>
-
 #include <nlohmann/json.hpp>
 
 namespace dlaunch::launcher {

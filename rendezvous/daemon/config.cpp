@@ -7,7 +7,6 @@
 #include "runtime/base/phrases.hpp"
 #include "runtime/base/text/take.hpp"
 
-#include <algorithm>
 #include <array>
 #include <utility>
 

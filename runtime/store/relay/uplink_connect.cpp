@@ -6,7 +6,6 @@
 #include "runtime/store/relay/uplink_state.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 
 #include <boost/asio/redirect_error.hpp>
