@@ -2,6 +2,7 @@
 
 #include "runtime/base/deadline.hpp"
 #include "runtime/base/os/unique_fd.hpp"
+#include "runtime/base/phrases.hpp"
 
 #include <array>
 #include <cerrno>
@@ -91,7 +92,8 @@ HostClock probe_clock(const std::string& host, const std::vector<std::string>& s
   line.push_back(host);
   line.emplace_back(clock_line);
   const Talk talk(std::move(line));
-  if (!talk.began()) return {.host = host, .problem = "there is no program '" + ssh.front() + "'"};
+  if (!talk.began())
+    return {.host = host, .problem = "there is no program " + in_quotes(ssh.front())};
   std::vector<ClockSample> samples;
   for (int i = 0; i < round_trips; ++i) {
     const auto sent = std::chrono::system_clock::now();

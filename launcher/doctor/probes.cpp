@@ -15,7 +15,6 @@
 #include <array>
 #include <cerrno>
 #include <cstddef>
-#include <string_view>
 
 #include <paths.h>
 #include <poll.h>

@@ -10,7 +10,6 @@
 #include <cstdint>
 #include <map>
 #include <tuple>
-#include <utility>
 #include <vector>
 
 namespace dlaunch::launcher {
@@ -57,12 +56,15 @@ std::string absent_text(const Together& clients, std::int32_t world) {
   return ranks_text(absent) + (absent.size() == 1 ? " does" : " do") + " not wait for it";
 }
 
+/// All ranks come to the barrier of this key.
+bool is_barrier_key(std::string_view key) {
+  return key.ends_with("/last_worker") || key.find("store_based_barrier_key") != key.npos;
+}
+
 }  // namespace
 
 std::string setter_of(std::string_view key) {
-  if (key.ends_with("/last_worker") || key.find("store_based_barrier_key") != key.npos) {
-    return "the last rank to come to the barrier sets it";
-  }
+  if (is_barrier_key(key)) return "the last rank to come to the barrier sets it";
   // "default_pg/<default group>/<other group>/<device>/<number>/<rank>", some of it empty; up to
   // torch 2.0 "worker/attempt_0/default_pg/0/<number>/<rank>", and "rank_<rank>" at its end.
   std::vector<std::string_view> parts = split(key, '/');
@@ -108,7 +110,7 @@ std::string awaited_text(const JobStoreWaits& waits) {
     } else if (keys.size() == 1) {
       why = setter_of(keys.front());
     }
-    const bool for_all = expected > 0 || why.starts_with("the last rank");
+    const bool for_all = expected > 0 || (keys.size() == 1 && is_barrier_key(keys.front()));
     if (const auto absent = for_all ? absent_text(clients, waits.world_size) : "";
         !absent.empty()) {
       why += ", and " + absent;

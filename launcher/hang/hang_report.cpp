@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <iterator>
 
 namespace dlaunch::launcher {
 namespace {

@@ -8,7 +8,6 @@
 #include <cerrno>
 #include <cstddef>
 #include <string_view>
-#include <utility>
 #include <variant>
 
 #include <poll.h>

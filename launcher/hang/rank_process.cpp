@@ -8,7 +8,6 @@
 #include <fstream>
 #include <string_view>
 #include <system_error>
-#include <utility>
 #include <vector>
 
 namespace dlaunch::launcher {

@@ -174,6 +174,7 @@ ProcessStack read_stack(pid_t pid, const StackTools& tools, Clock::duration limi
   }
   stack.text = kernel_stack(stack.pid);
   stack.by = "the kernel (" + why + ")";
+  stack.by_kernel = true;
   return stack;
 }
 

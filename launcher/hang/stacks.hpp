@@ -20,6 +20,7 @@ struct ProcessStack {
   pid_t pid = 0;        ///< A shell's only child stands for the shell.
   std::string program;  ///< "python3.11".
   std::string by;       ///< "gdb"; "the kernel (gdb is not installed)".
+  bool by_kernel = false;
   std::string text;     ///< Lines; empty where the process has ended.
   bool denied = false;  ///< A tool was there, and may not look into the process.
 };

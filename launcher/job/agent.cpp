@@ -97,7 +97,7 @@ void Agent::on_admitted(const rendezvous::Admission& admission) {
   live(life::Admitted{{admission.incarnation, admission.epoch}});
 }
 
-void Agent::execute(const life::Place&) {
+void Agent::execute(const life::FindPlace&) {
   admission_ = offered_;
   check_node({admission_.incarnation, admission_.epoch}, [this] { place(); });
 }
@@ -186,15 +186,14 @@ void Agent::on_order(std::uint64_t epoch, StopOrder::Manner manner) {
   live(life::Ordered{epoch, manner});
 }
 
-void Agent::on_ranks_lost(int first_rank, int count, const std::string& host,
-                          const Departure& how) {
-  watch_.lost(first_rank, count, how);
+void Agent::on_ranks_lost(const rendezvous::RanksLost& lost) {
+  watch_.lost(lost);
   if (!host_ || gang_is_gone()) return;
-  for (int rank = first_rank; rank < first_rank + count; ++rank) {
-    host_->publish_loss(rank, host, how);
+  for (int rank = lost.first_rank; rank < lost.first_rank + lost.count; ++rank) {
+    host_->publish_loss(rank, lost.host, lost.how);
   }
-  if (!how.left() || !epoch_.left_elsewhere.empty()) return;
-  epoch_.left_elsewhere = "rank " + std::to_string(first_rank) + " on " + host;
+  if (!lost.how.left() || !epoch_.left_elsewhere.empty()) return;
+  epoch_.left_elsewhere = "rank " + std::to_string(lost.first_rank) + " on " + lost.host;
   feed(LeftElsewhere{});
 }
 

@@ -66,8 +66,7 @@ class Agent : private rendezvous::JobObserver,
 
   void on_admitted(const rendezvous::Admission& admission) override;
   void on_order(std::uint64_t epoch, StopOrder::Manner manner) override;
-  void on_ranks_lost(int first_rank, int count, const std::string& host,
-                     const Departure& how) override;
+  void on_ranks_lost(const rendezvous::RanksLost& lost) override;
   void on_store_lost(const std::string& why) override {
     if (host_) host_->lose_store(why);
   }
@@ -119,7 +118,7 @@ class Agent : private rendezvous::JobObserver,
   void place();
   void check_node(const life::EpochName& epoch, const std::function<void()>& fit);
   void live(const life::Event& event);
-  void execute(const life::Place&);
+  void execute(const life::FindPlace&);
   void execute(const life::Begin&);
   void execute(const life::Decline& effect);
   void execute(const life::Stop& effect);

@@ -14,9 +14,7 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdint>
 #include <ctime>
-#include <fstream>
 #include <optional>
 #include <string>
 #include <vector>
@@ -32,18 +30,6 @@ namespace {
 timespec timespec_of(Clock::duration time) {
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(time);
   return {seconds.count(), std::chrono::nanoseconds(time - seconds).count()};
-}
-
-/// It was sent to the process, and not taken. False where /proc is not there.
-bool is_pending(pid_t pid, int signal_number) {
-  std::ifstream status("/proc/" + std::to_string(pid) + "/status");
-  for (std::string word; status >> word;) {
-    if (word != "ShdPnd:") continue;
-    std::uint64_t pending = 0;
-    status >> std::hex >> pending;
-    return ((pending >> (signal_number - 1)) & 1) != 0;
-  }
-  return false;
 }
 
 class Front {
@@ -166,7 +152,7 @@ void Front::execute(const front::HandOn& effect) {
 /// It is stopped, or hangs, since it has not taken what we sent.
 bool Front::stands_still() const {
   const auto stat = process_stat(agent_);
-  return is_pending(agent_, handed_on_signal()) ||
+  return is_in_signal_mask(agent_, "ShdPnd", handed_on_signal()) ||
          (stat && (stat->state == 'T' || stat->state == 't'));
 }
 

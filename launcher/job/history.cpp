@@ -8,8 +8,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <fstream>
-#include <iterator>
 #include <utility>
 
 #include <fcntl.h>
@@ -49,10 +47,6 @@ std::optional<WallClock::time_point> written_at(const std::string& path) {
   if (::stat(path.c_str(), &file) != 0) return std::nullopt;
   return WallClock::time_point(std::chrono::duration_cast<WallClock::duration>(
       std::chrono::seconds(file.st_mtim.tv_sec) + std::chrono::nanoseconds(file.st_mtim.tv_nsec)));
-}
-
-bool blames_others(const Fact& fact) {
-  return fact.claim && fact.claim->fault != Fault::own && fact.claim->fault != Fault::disagreed;
 }
 
 /// What became of the memory of a worker that died of a signal.
@@ -133,7 +127,7 @@ std::vector<WroteErrorFile> History::end_attempt(const Supervisor& supervisor,
     end.stopped_by_us = record.stopped_by_us;
     const auto fact = facts.ranks.find(end.rank);
     end.peer_lost = fact != facts.ranks.end() && Departure::of(fact->second).missed;
-    end.blames_others = fact != facts.ranks.end() && blames_others(fact->second);
+    end.blames_others = fact != facts.ranks.end() && fact->second.blames_others();
     if (end.status.succeeded()) continue;
     // The file system's clock may be a little behind ours.
     add_core(end, attempt.started - std::chrono::seconds(1));
@@ -298,7 +292,7 @@ std::vector<rendezvous::RankDetails> History::details(const Facts& facts) const 
   std::vector<const WorkerEnd*> ends;
   for (const WorkerEnd& end : result_.attempts.back().ends) {
     const auto fact = facts.ranks.find(end.rank);
-    const bool blames = fact != facts.ranks.end() && blames_others(fact->second);
+    const bool blames = fact != facts.ranks.end() && fact->second.blames_others();
     if (!blames) ends.push_back(&end);
   }
   // Those that failed, the first of them first; then those that left or were stopped, as they were

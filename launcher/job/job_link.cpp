@@ -140,8 +140,8 @@ void JobLink::look_up() {
   timer_.async_wait([this, asked](auto error) {
     if (error || !std::exchange(*asked, false)) return;
     listener_.on_finished({exit_code::unreachable, std::nullopt,
-                           "looking up the host name '" + task_.spec.meeting.host +
-                               "': no answer from the name service; tried for " +
+                           "looking up the host name " + in_quotes(task_.spec.meeting.host) +
+                               ": no answer from the name service; tried for " +
                                duration_text(task_.spec.rdzv_times.join)},
                           false);
   });
@@ -151,8 +151,8 @@ void JobLink::look_up() {
         if (error == asio::error::operation_aborted || !std::exchange(*asked, false)) return;
         timer_.cancel();
         if (error) {
-          return try_again_later("looking up the host name '" + task_.spec.meeting.host +
-                                 "' failed: " + error.message());
+          return try_again_later("looking up the host name " + in_quotes(task_.spec.meeting.host) +
+                                 " failed: " + error.message());
         }
         std::vector<Address> addresses;
         for (const auto& result : results) {

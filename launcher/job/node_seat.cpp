@@ -114,7 +114,7 @@ void NodeSeat::on_push(const wire::FrameHeader& header, BytesView payload) {
 
 void NodeSeat::take(const message::Admitted& m) {
   hosted_ = m.hosted;
-  step(seat::Admitted{m.admission, m.hosted, m.host});
+  step(rendezvous::Admitted(m));
 }
 
 // ---- Effects ----
@@ -156,10 +156,6 @@ void NodeSeat::execute(const seat::HostHere& effect) {
   target.connected = take_over_(effect.takeover);
   target.peer_name = "the rendezvous of this node";
   uplink_.move_to(std::move(target));
-}
-
-void NodeSeat::execute(const rendezvous::RanksLost& effect) {
-  listener_.on_ranks_lost(effect.first_rank, effect.count, effect.host, effect.how);
 }
 
 void NodeSeat::execute(const rendezvous::Event& what) {

@@ -71,7 +71,7 @@ class NodeSeat final : public Seat, public QuestionLine, private store::Uplink::
   void take(const rendezvous::message::Answered& m) { listener_.on_answered(m); }
   void take(const rendezvous::message::Standing& m) { listener_.on_standing(m.sentence); }
   void take(const rendezvous::message::Finished& m) { step(rendezvous::Finish(m)); }
-  void take(const rendezvous::message::Succession& m) { step(seat::Succession{m.epoch, m.order}); }
+  void take(const rendezvous::message::Succession& m) { step(rendezvous::Succession(m)); }
   template <class Message>
   void take_payload(BytesView payload);
   void refuse(int exit_code, const std::string& reason);
@@ -87,7 +87,7 @@ class NodeSeat final : public Seat, public QuestionLine, private store::Uplink::
   void execute(const seat::GoTo& effect);
   void execute(const seat::HostHere& effect);
   void execute(const rendezvous::Admit& effect) { listener_.on_admitted(effect.admission); }
-  void execute(const rendezvous::RanksLost& effect);
+  void execute(const rendezvous::RanksLost& effect) { listener_.on_ranks_lost(effect); }
   void execute(const rendezvous::Standing& effect) { listener_.on_standing(effect.sentence); }
 
   void send(const rendezvous::Join& e);

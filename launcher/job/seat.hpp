@@ -20,8 +20,7 @@ class SeatListener {
   /// The workers of this epoch are to be ended; then WorkersEnded is told.
   virtual void on_order(std::uint64_t epoch, StopOrder::Manner manner) = 0;
   /// Ranks of another node will not come back.
-  virtual void on_ranks_lost(int first_rank, int count, const std::string& host,
-                             const Departure& how) = 0;
+  virtual void on_ranks_lost(const rendezvous::RanksLost& lost) = 0;
   /// The epoch's store is gone with the node that hosted it; the job may go on at another one.
   virtual void on_store_lost(const std::string& why) = 0;
   /// Another node's agent asks ours.

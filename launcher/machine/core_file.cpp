@@ -1,5 +1,7 @@
 #include "launcher/machine/core_file.hpp"
 
+#include "runtime/base/phrases.hpp"
+
 #include <array>
 #include <csignal>
 #include <filesystem>
@@ -118,8 +120,8 @@ std::string core_note(const CoreRule& rule, pid_t pid, bool core_dumped) {
     return "taken by " + taker + look;
   }
   if (core_dumped) {
-    return "written by the pattern '" + rule.pattern +
-           "' (/proc/sys/kernel/core_pattern), in the directory where the rank was";
+    return "written by the pattern " + in_quotes(rule.pattern) +
+           " (/proc/sys/kernel/core_pattern), in the directory where the rank was";
   }
   // A program is given the core whatever the limit is.
   if (!piped && rule.limit_is_zero) return "none, for its size limit is 0 (ulimit -c unlimited)";

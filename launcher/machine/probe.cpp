@@ -2,7 +2,6 @@
 
 #include "runtime/base/text/values.hpp"
 
-#include <algorithm>
 #include <utility>
 
 namespace dlaunch::launcher {

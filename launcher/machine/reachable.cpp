@@ -2,8 +2,6 @@
 
 #include "runtime/base/text/values.hpp"
 
-#include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <memory>

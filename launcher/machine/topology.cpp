@@ -3,7 +3,6 @@
 #include "runtime/base/text/values.hpp"
 
 #include <algorithm>
-#include <cctype>
 #include <filesystem>
 #include <fstream>
 #include <map>

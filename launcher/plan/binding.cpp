@@ -1,5 +1,7 @@
 #include "launcher/plan/binding.hpp"
 
+#include "runtime/base/phrases.hpp"
+
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -53,8 +55,8 @@ Read<std::vector<Home>> homes_by_gpu(const Topology& topology,
   for (const auto& device : visible_gpus) {
     const auto index = gpu_index(topology, device);
     if (!index) {
-      return Complaint{"on which NUMA node the GPU '" + device +
-                       "' is cannot be told; leave the option out"};
+      return Complaint{"on which NUMA node the GPU " + in_quotes(device) +
+                       " is cannot be told; leave the option out"};
     }
     nodes.push_back(topology.gpus[*index].node);
   }

@@ -55,7 +55,7 @@ std::optional<std::vector<NodeOfJob>> read_nodes(const std::vector<Bytes>& gathe
 
 /// Agents may share a host; for PMIx they are nodes all the same.
 PmixJob pmix_job(const std::string& name_space, const std::vector<NodeOfJob>& nodes,
-                 const NodeExchange::Place& place) {
+                 const store::NodePlace& place) {
   PmixJob job;
   job.name_space = name_space;
   std::set<std::string> names;

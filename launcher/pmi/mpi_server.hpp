@@ -43,7 +43,7 @@ class MpiServer {
   struct Epoch {
     std::string job;
     std::string host;
-    NodeExchange::Place place;
+    store::NodePlace place;
   };
   /// A new epoch. Finds out how many ranks each node has, and calls `known` when it is known, or
   /// will never be. No other call is made before that.

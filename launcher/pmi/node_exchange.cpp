@@ -31,7 +31,7 @@ void NodeExchange::forget() {
   epoch_ = std::make_shared<int>(0);
 }
 
-void NodeExchange::begin(store::Uplink* uplink, const Place& place) {
+void NodeExchange::begin(store::Uplink* uplink, const store::NodePlace& place) {
   forget();
   uplink_ = uplink;
   place_ = place;

@@ -23,14 +23,8 @@ class NodeExchange {
   explicit NodeExchange(boost::asio::io_context& io) : io_(io) {}
   ~NodeExchange() { forget(); }
 
-  struct Place {
-    std::uint64_t epoch = 0;
-    int first_rank = 0;
-    int local_size = 1;
-    int world_size = 1;
-  };
   /// A new epoch: what was asked before is not answered any more. Null: this node is alone.
-  void begin(store::Uplink* uplink, const Place& place);
+  void begin(store::Uplink* uplink, const store::NodePlace& place);
 
   /// What every node has given, in the order of their ranks; or why that will never be known: a
   /// rank is lost, or its node.
@@ -47,7 +41,7 @@ class NodeExchange {
 
   boost::asio::io_context& io_;
   store::Uplink* uplink_ = nullptr;
-  Place place_;
+  store::NodePlace place_;
   std::set<std::uint64_t> asked_;  ///< The uplink's numbers.
   /// What is on its way checks that its epoch goes on.
   std::shared_ptr<int> epoch_ = std::make_shared<int>(0);

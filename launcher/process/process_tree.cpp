@@ -10,9 +10,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cstdint>
-#include <cstring>
 #include <memory>
-#include <sstream>
 #include <string>
 #include <string_view>
 
@@ -83,17 +81,6 @@ std::vector<pid_t> children_of(pid_t parent) {
   return children;
 }
 
-bool catches(pid_t pid, int signal_number) {
-  std::istringstream status(read_file("/proc/" + std::to_string(pid) + "/status"));
-  for (std::string word; status >> word;) {
-    if (word != "SigCgt:") continue;
-    std::uint64_t caught = 0;
-    status >> std::hex >> caught;
-    return ((caught >> (signal_number - 1)) & 1) != 0;
-  }
-  return false;
-}
-
 }  // namespace
 
 std::vector<pid_t> child_processes() {
@@ -105,7 +92,7 @@ std::vector<pid_t> child_processes() {
 }
 
 std::vector<pid_t> catchers_below(pid_t pid, int signal_number) {
-  if (catches(pid, signal_number)) return {pid};
+  if (is_in_signal_mask(pid, "SigCgt", signal_number)) return {pid};
   std::vector<pid_t> catchers;
   for (const pid_t child : children_of(pid)) {
     const auto below = catchers_below(child, signal_number);

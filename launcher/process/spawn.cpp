@@ -1,10 +1,8 @@
 #include "launcher/process/spawn.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstdint>
-#include <memory>
 
 #include <fcntl.h>
 #include <linux/sched.h>

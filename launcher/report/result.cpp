@@ -3,8 +3,6 @@
 #include "launcher/report/json_text.hpp"
 #include "runtime/base/phrases.hpp"
 
-#include <algorithm>
-
 #include <nlohmann/json.hpp>
 
 namespace dlaunch::launcher {

@@ -199,7 +199,11 @@ std::string when_and_where(const rendezvous::RankDetails& rank, std::chrono::sec
 /// too".
 std::string others_text(const FailureSummary& summary) {
   std::vector<int> because, killed, finished;
-  std::map<std::string, std::vector<int>> failed;
+  struct Alike {
+    bool by_signal = false;
+    std::vector<int> ranks;
+  };
+  std::map<std::string, Alike> failed;
   for (const auto& end : summary.ends) {
     if (std::find(summary.culprits.begin(), summary.culprits.end(), end.rank) !=
         summary.culprits.end()) {
@@ -212,7 +216,9 @@ std::string others_text(const FailureSummary& summary) {
     } else if (end.status.succeeded()) {
       finished.push_back(end.rank);
     } else {
-      failed[describe(end.status)].push_back(end.rank);
+      Alike& alike = failed[describe(end.status)];
+      alike.by_signal = end.status.signal != 0;
+      alike.ranks.push_back(end.rank);
     }
   }
   std::vector<std::string> groups;
@@ -221,10 +227,10 @@ std::string others_text(const FailureSummary& summary) {
     groups.push_back(ranks_text(killed) + " did not end in time and " +
                      (killed.size() == 1 ? "was" : "were") + " killed");
   }
-  for (const auto& [how, ranks] : failed) {
-    const bool by_signal = how.starts_with("killed");
-    const std::string was = by_signal ? (ranks.size() == 1 ? " was " : " were ") : " ";
-    groups.push_back(ranks_text(ranks) + was + how + (summary.culprits.empty() ? "" : ", too"));
+  for (const auto& [how, alike] : failed) {
+    const std::string was = !alike.by_signal ? " " : alike.ranks.size() == 1 ? " was " : " were ";
+    groups.push_back(ranks_text(alike.ranks) + was + how +
+                     (summary.culprits.empty() ? "" : ", too"));
   }
   if (!finished.empty()) groups.push_back(ranks_text(finished) + " exited with 0");
   std::string text;

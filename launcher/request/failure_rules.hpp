@@ -13,7 +13,7 @@ struct FailureRules {
   std::chrono::milliseconds failure_grace = failure_grace_standard;
   /// The grace was asked for: it is given to workers that do not use the runtime, too.
   bool failure_grace_given = false;
-  std::chrono::milliseconds shutdown_timeout = std::chrono::seconds(30);
+  std::chrono::milliseconds shutdown_timeout{};  ///< From the first signal to SIGKILL.
   /// After one has ended with 0, for the others: until they are told of, and until they are ended;
   /// 0: never.
   std::chrono::milliseconds straggler_notice{};

@@ -1,6 +1,7 @@
 #include "launcher/request/option_values.hpp"
 #include "launcher/scheduler/node_list.hpp"
 #include "launcher/scheduler/scheduler_sources.hpp"
+#include "runtime/base/phrases.hpp"
 
 namespace dlaunch::launcher {
 namespace {
@@ -73,7 +74,8 @@ bool read_index(SchedulerPlace& place, const Variables& variables) {
 /// Head and job of an Indexed Job: its pods are called <job>-<index>.
 void locate_in_job(SchedulerPlace& place, const PodName& pod, const std::string& index) {
   if (!pod.label.ends_with("-" + index) || pod.label.size() <= index.size() + 1) {
-    place.head_missing = "the host name '" + pod.label + "' is not the Job's name and -" + index +
+    place.head_missing = "the host name " + in_quotes(pod.label) + " is not the Job's name and -" +
+                         index +
                          " (with hostNetwork it is the node's), so the first pod's name is not "
                          "known: add --rdzv-endpoint HOST:PORT";
     return;

@@ -48,12 +48,7 @@ const OptionTable& drain_options() {
 
 EarlyExit run_drain(std::span<const std::string> arguments) {
   Asked asked;
-  GivenOptions given(drain_options());
-  std::vector<std::string> words;
-  if (auto stop = given.take_arguments(arguments, {.most = 1}, words)) return *std::move(stop);
-  if (auto stop = given.apply(rows, asked)) return *std::move(stop);
-  if (!words.empty()) asked.job = words.front();
-  auto one = find_one_job("dlaunch drain", asked.job);
+  auto one = find_asked_job(drain_options(), rows, arguments, asked);
   if (auto* exit = std::get_if<EarlyExit>(&one)) return std::move(*exit);
   const FoundJobs found = std::get<FoundJobs>(std::move(one));
   const StatusFolder folder(false);

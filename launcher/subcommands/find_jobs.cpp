@@ -6,7 +6,6 @@
 #include <dlaunch/error.hpp>
 
 #include <optional>
-#include <utility>
 
 namespace dlaunch::launcher {
 

@@ -4,7 +4,9 @@
 #include "launcher/watch/status_socket.hpp"
 #include "runtime/base/text/options.hpp"
 
+#include <span>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -32,5 +34,18 @@ FoundJobs find_jobs(const std::string& command, const std::string& job);
 /// The launchers of that job; of the only one there is where `job` is empty. Else why there is no
 /// such one, as the command's end.
 std::variant<FoundJobs, EarlyExit> find_one_job(const std::string& command, const std::string& job);
+/// Reads a command line of the table, with a job's name as its only word, into `asked`, and finds
+/// the launchers of that job.
+template <class Rows, class Asked>
+std::variant<FoundJobs, EarlyExit> find_asked_job(const OptionTable& table, const Rows& rows,
+                                                  std::span<const std::string> arguments,
+                                                  Asked& asked) {
+  GivenOptions given(table);
+  std::vector<std::string> words;
+  if (auto stop = given.take_arguments(arguments, {.most = 1}, words)) return *std::move(stop);
+  if (auto stop = given.apply(rows, asked)) return *std::move(stop);
+  if (!words.empty()) asked.job = words.front();
+  return find_one_job(table.program(), asked.job);
+}
 
 }  // namespace dlaunch::launcher

@@ -9,7 +9,6 @@
 #include <optional>
 #include <string_view>
 #include <system_error>
-#include <tuple>
 #include <utility>
 
 #include <unistd.h>

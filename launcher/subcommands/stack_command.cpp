@@ -143,7 +143,6 @@ std::vector<FlightDump> ask_all_dumps(const std::vector<JobRanks::Rank>& ranks,
 
 /// What would show more.
 std::string advice(const std::vector<ProcessStack>& stacks, const StackTools& tools) {
-  const auto kernel = [](const ProcessStack& stack) { return stack.by.starts_with("the kernel"); };
   const auto denied = [](const ProcessStack& stack) { return stack.denied; };
   const auto lacks_py_spy = [&](const ProcessStack& stack) {
     return stack.program.starts_with("python") && tools.py_spy.empty();
@@ -155,7 +154,7 @@ std::string advice(const std::vector<ProcessStack>& stacks, const StackTools& to
   if (std::any_of(stacks.begin(), stacks.end(), lacks_py_spy)) {
     return "dlaunch stack: install py-spy to see Python's own frames (pip install py-spy)\n";
   }
-  if (tools.gdb.empty() && std::any_of(stacks.begin(), stacks.end(), kernel)) {
+  if (tools.gdb.empty() && std::ranges::any_of(stacks, &ProcessStack::by_kernel)) {
     return "dlaunch stack: install gdb to see the program's own frames\n";
   }
   return "";
@@ -231,12 +230,7 @@ const OptionTable& stack_options() {
 
 EarlyExit run_stack(std::span<const std::string> arguments) {
   Asked asked;
-  GivenOptions given(stack_options());
-  std::vector<std::string> words;
-  if (auto stop = given.take_arguments(arguments, {.most = 1}, words)) return *std::move(stop);
-  if (auto stop = given.apply(rows, asked)) return *std::move(stop);
-  if (!words.empty()) asked.job = words.front();
-  auto one = find_one_job("dlaunch stack", asked.job);
+  auto one = find_asked_job(stack_options(), rows, arguments, asked);
   if (auto* exit = std::get_if<EarlyExit>(&one)) return std::move(*exit);
   const FoundJobs found = std::get<FoundJobs>(std::move(one));
   std::string problems = found.problems;

@@ -3,7 +3,6 @@
 #include "runtime/base/phrases.hpp"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 #include <variant>
 
@@ -14,12 +13,6 @@ namespace {
 constexpr auto pause = std::chrono::seconds(1);
 /// And so often whether a call that was told is still stuck.
 constexpr auto look_again_after = std::chrono::seconds(5);
-
-std::string ranks_of(const rendezvous::Admission::Entry& node) {
-  std::vector<int> ranks(static_cast<std::size_t>(node.workers));
-  std::iota(ranks.begin(), ranks.end(), node.first_rank);
-  return ranks_text(ranks);
-}
 
 }  // namespace
 
@@ -40,8 +33,10 @@ void JobWatch::begin(QuestionLine& line, const Assignment& assignment, Roster ro
   inquiries_.begin(line, assignment);
 }
 
-void JobWatch::lost(int first_rank, int count, const Departure& how) {
-  for (int rank = first_rank; rank < first_rank + count; ++rank) epoch_.lost.try_emplace(rank, how);
+void JobWatch::lost(const rendezvous::RanksLost& lost) {
+  for (int rank = lost.first_rank; rank < lost.first_rank + lost.count; ++rank) {
+    epoch_.lost.try_emplace(rank, lost.how);
+  }
 }
 
 // ---- Stuck calls: first all nodes' calls that wait, then who is absent from the one to tell ----
@@ -114,7 +109,8 @@ void JobWatch::add_silent(StuckCall& stuck, const Inquiries::Answers& answers) c
     }
     const auto& entry = epoch_.roster[place];
     if (!whole_world) {
-      stuck.silent.push_back("node " + entry.id + " (" + ranks_of(entry) + ") does not answer");
+      stuck.silent.push_back("node " + entry.id + " (" +
+                             ranks_text(entry.first_rank, entry.workers) + ") does not answer");
       continue;
     }
     for (int rank = entry.first_rank; rank < entry.first_rank + entry.workers; ++rank) {

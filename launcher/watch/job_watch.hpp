@@ -29,7 +29,7 @@ class JobWatch {
   /// A new epoch. `roster` is node rank 0's alone.
   void begin(QuestionLine& line, const Assignment& assignment, Roster roster);
   /// Ranks of another node will not come back.
-  void lost(int first_rank, int count, const Departure& how);
+  void lost(const rendezvous::RanksLost& lost);
   /// A call that this node's ranks wait in is stuck: node rank 0 is to look.
   void ring();
   /// What goes between this node's agent and the others.

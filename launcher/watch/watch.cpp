@@ -160,8 +160,8 @@ Answer Watch::respond(const Question& question) {
   return answer(question);
 }
 
-void Watch::lost(int first_rank, int count, const Departure& how) {
-  if (job_) job_->lost(first_rank, count, how);
+void Watch::lost(const rendezvous::RanksLost& lost) {
+  if (job_) job_->lost(lost);
 }
 
 void Watch::started(const std::vector<pid_t>& pids) {

@@ -71,7 +71,7 @@ class Watch {
   /// Takes other nodes' questions and answers, also before our first epoch has begun.
   Inquiries& inquiries() { return job().inquiries(); }
   /// Ranks of another node will not come back.
-  void lost(int first_rank, int count, const Departure& how);
+  void lost(const rendezvous::RanksLost& lost);
   void started(const std::vector<pid_t>& pids);
   void joined(int local_rank);
   void ended(const Workers::Ended& ended);

@@ -8,7 +8,6 @@
 #include <dlaunch/error.hpp>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <utility>
 

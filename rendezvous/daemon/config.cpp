@@ -7,7 +7,6 @@
 #include "runtime/base/phrases.hpp"
 #include "runtime/base/text/take.hpp"
 
-#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -254,10 +253,11 @@ const OptionTable& dlaunchd_options() {
 }
 
 std::variant<Config, EarlyExit> read_config(std::span<const std::string> arguments,
-                                            const FileReader& read_file) {
+                                            const FileReader& read_file, std::size_t words_most) {
   Config config;
-  std::vector<std::string> none;
-  if (auto stop = config.given.take_arguments(arguments, {}, none)) return *std::move(stop);
+  if (auto stop = config.given.take_arguments(arguments, {.most = words_most}, config.words)) {
+    return *std::move(stop);
+  }
   if (auto stop = config.given.take_file(read_file)) return *std::move(stop);
   if (auto stop = config.given.apply(rows, config)) return *std::move(stop);
   return config;

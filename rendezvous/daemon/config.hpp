@@ -46,6 +46,7 @@ struct Config {
   Log::Form log_format = Log::Form::text;
   std::string config;  ///< The file it was read from; empty for none.
   bool check = false;
+  std::vector<std::string> words;  ///< Those that are no options.
 
   GivenOptions given{dlaunchd_options()};  ///< Each value as it was written, and its origin.
 };
@@ -53,7 +54,8 @@ struct Config {
 /// A pure function of the arguments (without argv[0]) and the files. Checks values one by one and
 /// against each other, save for what only the system knows.
 std::variant<Config, EarlyExit> read_config(std::span<const std::string> arguments,
-                                            const FileReader& read_file);
+                                            const FileReader& read_file,
+                                            std::size_t words_most = 0);
 
 /// Why this configuration may not be served, given whether there is a secret: one to listen beyond
 /// loopback without one. Nullopt: it may.

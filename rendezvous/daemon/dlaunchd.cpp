@@ -7,6 +7,7 @@
 #include "rendezvous/daemon/systemd.hpp"
 #include "runtime/base/exit_code.hpp"
 #include "runtime/base/os/program.hpp"
+#include "runtime/base/phrases.hpp"
 #include "runtime/base/secret/secrets.hpp"
 
 #include <dlaunch/error.hpp>
@@ -18,7 +19,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -73,8 +73,8 @@ std::vector<Granted> find_secrets(const Config& config) {
   }
   for (const auto& [secret, role] : granted) {
     if (!secret.only_job()) continue;
-    throw Error(Errc::misuse, "this is the key of the job '" + *secret.only_job() +
-                                  "' alone; dlaunchd needs the master key it was derived from");
+    throw Error(Errc::misuse, "this is the key of the job " + in_quotes(*secret.only_job()) +
+                                  " alone; dlaunchd needs the master key it was derived from");
   }
   return granted;
 }
@@ -107,21 +107,22 @@ void choose_socket(Config& config) {
 
 /// `dlaunchd job-key ID [options]`: what an agent of that job needs, and no more.
 int print_job_key(std::span<const std::string> arguments) {
-  if (arguments.empty() || arguments.front().starts_with("-")) {
+  auto parsed = read_config(arguments, read_whole_file, 1);
+  if (const auto* exit = std::get_if<EarlyExit>(&parsed))
+    return say_and_exit_with(exit->code, exit->text);
+  const auto& config = std::get<Config>(parsed);
+  if (config.words.empty()) {
     return say_and_exit_with(exit_code::usage,
                              "dlaunchd: job-key needs the job's id: dlaunchd job-key ID\n");
   }
-  auto parsed = read_config(arguments.subspan(1), read_whole_file);
-  if (const auto* exit = std::get_if<EarlyExit>(&parsed))
-    return say_and_exit_with(exit->code, exit->text);
   try {
-    const auto secrets = find_secrets(std::get<Config>(parsed));
+    const auto secrets = find_secrets(config);
     if (secrets.empty()) {
       return say_and_exit_with(
           exit_code::configuration,
           "dlaunchd: there is no secret to derive a key from: give --secret-file FILE\n");
     }
-    const std::string& job = arguments.front();
+    const std::string& job = config.words.front();
     return say_and_exit_with(0, job_key_text(job, secrets.front().secret.job_key(job)) + "\n");
   } catch (const Error& error) {
     return say_and_exit_with(exit_code::configuration,

@@ -1,6 +1,7 @@
 #include "rendezvous/daemon/log.hpp"
 
 #include "runtime/base/os/socket.hpp"
+#include "runtime/base/phrases.hpp"
 #include "runtime/base/text/control.hpp"
 
 #include <array>
@@ -69,7 +70,7 @@ std::string shortened(std::string text, std::size_t bytes_max) {
 
 std::string sentence_of(const LogLine& line) {
   std::string text;
-  if (!line.job.empty()) text = "job '" + printable(line.job) + "': ";
+  if (!line.job.empty()) text = "job " + in_quotes(printable(line.job)) + ": ";
   return text + printable(line.sentence);
 }
 

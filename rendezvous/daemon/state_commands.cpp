@@ -7,6 +7,11 @@
 #include "runtime/base/exit_code.hpp"
 #include "runtime/base/os/program.hpp"
 #include "runtime/base/phrases.hpp"
+#include "runtime/base/text/options.hpp"
+
+#include <algorithm>
+#include <array>
+#include <iterator>
 
 #include <sys/stat.h>
 
@@ -59,6 +64,36 @@ std::string restore(const std::string& from, const std::string& path) {
   return "restored in " + name_in_quotes(path) + ": " + what;
 }
 
+using Words = std::vector<std::string>;
+
+/// What follows the command's name, and what is done with it.
+struct StateCommand {
+  std::string_view name;
+  std::string_view operands;
+  std::size_t count;
+  std::string_view help;
+  std::string (*run)(const Words& words);
+};
+constexpr StateCommand commands[] = {
+    {"check", "FILE", 1, "Reads all of a state file, or of etcd:URL, and says whether it is good.",
+     [](const Words& words) { return check(words[0]); }},
+    {"backup", "FILE TO", 2, "Copies a state file that no dlaunchd uses.",
+     [](const Words& words) { return backup(words[0], words[1]); }},
+    {"restore", "FROM FILE", 2, "Makes a state file of a copy.",
+     [](const Words& words) { return restore(words[0], words[1]); }},
+};
+
+constexpr auto rows = std::to_array<OptionRow<Words>>(
+    {{{"help", 'h', "", "", "Options", {}, "Print this."}, nullptr}});
+
+OptionTable options_of(const StateCommand& command) {
+  const std::string program = "dlaunchd " + std::string(command.name);
+  return {program,
+          "Usage: " + program + " " + std::string(command.operands) + "\n\n" +
+              std::string(command.help) + "\n",
+          rows};
+}
+
 }  // namespace
 
 bool has_sqlite() { return true; }
@@ -69,24 +104,21 @@ std::unique_ptr<StatePlace> open_state_file(const std::string& path) {
 
 std::optional<int> run_state_command(std::span<const std::string> arguments) {
   if (arguments.empty()) return std::nullopt;
-  const std::string& command = arguments.front();
-  const bool checks = command == "check", saves = command == "backup";
-  if (!checks && !saves && command != "restore") return std::nullopt;
-  if (arguments.size() != (checks ? 2U : 3U)) {
-    return say_and_exit_with(exit_code::usage,
-                             checks  ? "dlaunchd: check needs a file: dlaunchd check FILE\n"
-                             : saves ? "dlaunchd: backup needs two files: dlaunchd backup FILE TO\n"
-                                     : "dlaunchd: restore needs two files: dlaunchd restore FROM "
-                                       "FILE\n");
+  const auto* const command = std::ranges::find(commands, arguments.front(), &StateCommand::name);
+  if (command == std::end(commands)) return std::nullopt;
+  const OptionTable options = options_of(*command);
+  Words words;
+  auto stop =
+      GivenOptions(options).take_arguments(arguments.subspan(1), {.most = command->count}, words);
+  if (!stop && words.size() < command->count) {
+    stop = options.refuse(exit_code::usage, "a word is missing: " + options.program() + " " +
+                                                std::string(command->operands));
   }
+  if (stop) return say_and_exit_with(stop->code, stop->text);
   // For nobody else to read, as what is copied.
   ::umask(S_IRWXG | S_IRWXO);
   try {
-    const std::string& first = arguments[1];
-    const std::string said = checks  ? check(first)
-                             : saves ? backup(first, arguments[2])
-                                     : restore(first, arguments[2]);
-    return say_and_exit_with(0, "dlaunchd: " + said + "\n");
+    return say_and_exit_with(0, "dlaunchd: " + command->run(words) + "\n");
   } catch (const Error& error) {
     return say_and_exit_with(exit_code::configuration,
                              std::string("dlaunchd: ") + error.what() + "\n");

@@ -5,7 +5,6 @@
 #include "rendezvous/lag/lag.hpp"
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <optional>
 #include <utility>

@@ -1,6 +1,7 @@
 #include "rendezvous/daemon/systemd.hpp"
 
 #include "runtime/base/os/socket.hpp"
+#include "runtime/base/phrases.hpp"
 
 #include <dlaunch/error.hpp>
 
@@ -74,8 +75,8 @@ Read<std::vector<ActivatedSocket>> take_activated_sockets(const Variable& variab
     const int fd = first_fd + i;
     const auto index = static_cast<std::size_t>(i);
     const std::string name(index < names.size() ? names[index] : "unknown");
-    const std::string which = "the socket '" + name + "' (descriptor " + std::to_string(fd) +
-                              ") from the service manager";
+    const std::string which = "the socket " + in_quotes(name) + " (descriptor " +
+                              std::to_string(fd) + ") from the service manager";
     const auto purpose = purpose_of(name);
     if (!purpose) {
       return Complaint{which +
@@ -129,9 +130,9 @@ void ServiceNotifier::send(const std::string& state) {
   const auto sent = ::sendto(fd_.get(), state.data(), state.size(), MSG_NOSIGNAL | MSG_DONTWAIT,
                              reinterpret_cast<const sockaddr*>(&to.storage), to.size);
   if (sent >= 0) return;
-  throw Error(Errc::unreachable, "telling the service manager '" +
-                                     state.substr(0, state.find('\n')) +
-                                     "' at NOTIFY_SOCKET=" + socket_ + ": " + errno_text(errno));
+  throw Error(Errc::unreachable, "telling the service manager " +
+                                     in_quotes(state.substr(0, state.find('\n'))) +
+                                     " at NOTIFY_SOCKET=" + socket_ + ": " + errno_text(errno));
 }
 
 }  // namespace dlaunch::rendezvous

@@ -109,12 +109,7 @@ std::vector<const RanksSeen*> JobLag::behind() const {
 }
 
 std::string name_of(const RanksSeen& seen, std::string_view node) {
-  const int last = seen.first_rank + seen.calls->ranks - 1;
-  std::string ranks = "rank " + std::to_string(last);
-  if (last != seen.first_rank) {
-    ranks = "ranks " + std::to_string(seen.first_rank) + "-" + std::to_string(last);
-  }
-  return ranks + " on node " + std::string(node);
+  return ranks_text(seen.first_rank, seen.calls->ranks) + " on node " + std::string(node);
 }
 
 std::string doing_text(const RanksSeen& seen) {

@@ -13,7 +13,6 @@ class CommonLaunch {
     if (common_->line != of_a_node.line) common_->line = 0;
     if (common_->start != of_a_node.start) common_->start = 0;
   }
-  void forget() { common_.reset(); }
 
   bool has_line() const { return common_ && common_->line != 0; }
   /// One scheduler's job started this node and all the others.

@@ -111,8 +111,8 @@ std::optional<Refuse> Door::nonsense(const Join& e) {
 }
 
 std::optional<Refuse> Door::objection(const Join& e) const {
-  if (job_.rules_from) {
-    if (auto why = find_difference(e.offer.id, e.rules, job_.rules, *job_.rules_from)) {
+  if (job_.course.rules_from) {
+    if (auto why = find_difference(e.offer.id, e.rules, job_.rules, *job_.course.rules_from)) {
       return refusal(e.session, Errc::mismatch, std::move(*why));
     }
   }
@@ -149,13 +149,13 @@ std::optional<std::string> Door::taken(const NodeOffer& offer) const {
 /// One scheduler's job started it and all the others, or it had a rank in the last epoch: it is of
 /// this job, whatever else it says.
 bool Door::is_ours(const NodeOffer& offer) const {
-  return job_.launch.is_together(offer.launch) || job_.legacy().rank_of.contains(offer.id);
+  return job_.course.launch.is_together(offer.launch) || job_.legacy().rank_of.contains(offer.id);
 }
 
 /// It runs something else. While the nodes of a first round gather, or where they differ among
 /// each other, that says nothing: a launch may give each node arguments of its own.
 std::optional<std::string> Door::of_second_job(const NodeOffer& offer) const {
-  if (!job_.begun || !job_.launch.is_other_line(offer.launch)) return std::nullopt;
+  if (!job_.course.begun || !job_.course.launch.is_other_line(offer.launch)) return std::nullopt;
   return "its nodes were started by another command line";
 }
 
@@ -218,15 +218,15 @@ std::string Door::job_here() const {
   std::vector<std::string> names;
   names.reserve(by_rank.size());
   for (auto& [rank, id] : by_rank) names.push_back(std::move(id));
-  const std::string text =
-      job_.name_text() + " has run for " + age_text(job_.now - job_.begun.value_or(job_.now));
+  const std::string text = job_.name_text() + " has run for " +
+                           age_text(job_.now - job_.course.begun.value_or(job_.now));
   if (names.empty()) return text;
   return text + " on " + plural(static_cast<int>(names.size()), "node") + ", " + list_text(names);
 }
 
 /// The usual reason for two nodes of one name in a job that runs is that it was started twice.
 std::string Door::or_another_job() const {
-  return job_.begun ? "; " + job_here() + ": another job needs another --rdzv-id" : "";
+  return job_.course.begun ? "; " + job_here() + ": another job needs another --rdzv-id" : "";
 }
 
 // ---- An epoch that began before this rendezvous did ----
@@ -234,7 +234,7 @@ std::string Door::or_another_job() const {
 bool Door::adoptable(const Holding& held) const {
   const EpochNumbers& numbers = job_.numbers;
   if (held.incarnation != numbers.incarnation()) {
-    const bool too_late = job_.begun && job_.now > numbers.return_by();
+    const bool too_late = job_.course.begun && job_.now > numbers.return_by();
     return !too_late && numbers.may_return(held);
   }
   const Epoch* epoch = job_.epoch();
@@ -263,7 +263,7 @@ std::optional<Refuse> Door::contradiction(const Join& e) const {
     return refusal(e.session, Errc::mismatch, claim + ", which node " + holder->id + " holds");
   }
   if (held.node_count == epoch->node_count() && held.world_size == epoch->world_size() &&
-      held.attempt == job_.attempt &&
+      held.attempt == job_.course.attempt &&
       epoch->back().has_room(held.node_rank, held.first_rank, e.offer.workers)) {
     return std::nullopt;
   }

@@ -268,10 +268,8 @@ std::optional<Verdict> Epoch::find_cause() const {
 
 bool Epoch::is_open(const Verdict& verdict) const {
   if (verdict.kind == Verdict::Kind::lost) return true;
-  if (verdict.kind != Verdict::Kind::failed) return false;
   const auto fact = facts_.ranks.find(verdict.rank());
-  const bool blames = fact != facts_.ranks.end() && fact->second.claim;
-  return blames && fact->second.claim->fault == Fault::lost;
+  return fact != facts_.ranks.end() && lost_somebody(verdict, fact->second.claim);
 }
 
 std::string Epoch::text_of(const Verdict& verdict) const {

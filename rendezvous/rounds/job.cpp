@@ -63,13 +63,13 @@ JobStatus JobState::status() const {
                  : running()   ? JobStatus::State::running
                                : JobStatus::State::stopping;
   status.epoch = numbers.epoch();
-  status.attempt = attempt;
+  status.attempt = course.attempt;
   status.nodes_min = rules.nodes_min;
   status.nodes_max = rules.nodes_max;
   if (epoch()) status.world_size = epoch()->world_size();
   status.standing = announcer.standing();
   if (finish_said) status.exit_code = finish_said->exit_code;
-  status.draining = draining.has_value() && !finished();
+  status.draining = course.draining.has_value() && !finished();
   status.nodes.reserve(static_cast<std::size_t>(nodes.count()));
   for (const auto& [session, node] : nodes) {
     NodeStatus line{node.offer.id,      node.offer.host, NodeStatus::State::waiting, {}, 0,
@@ -163,7 +163,8 @@ std::optional<Refuse> JobState::barred(Session session) const {
 
 /// The spares that were to take the places of lost nodes are lost, too, and nothing else can.
 bool JobState::lacks_spares() const {
-  const bool waits = muster || rules.elastic() || restarts.has_one(rules, attempt, now);
+  const bool waits =
+      muster || rules.elastic() || course.restarts.has_one(rules, course.attempt, now);
   return rules.spares > 0 && !gathering()->first() && !waits && nodes.count() < rules.nodes_min;
 }
 
@@ -201,9 +202,9 @@ void JobState::forget_place(Session session) {
 void JobState::take_over(const Takeover& from) {
   const LastEpoch last{from.place.incarnation, from.place.epoch, from.place.node_count};
   rules = from.rules;
-  rules_from = from.node;
-  attempt = from.place.attempt;
-  begun = epoch_begun = now;
+  course.rules_from = from.node;
+  course.attempt = from.place.attempt;
+  course.begun = epoch_begun = now;
   Legacy of_epoch;
   of_epoch.first_loss = Loss{now, from.why};
   phase = Gathering(std::move(of_epoch), from.why, std::nullopt, rules, now);
@@ -218,14 +219,15 @@ bool JobState::holds_muster() {
     case Muster::Step::close:
       return false;
     case Muster::Step::wait:
-      stand("node " + *rules_from + " hosts the job now: " + come);
+      stand("node " + *course.rules_from + " hosts the job now: " + come);
       return true;
     case Muster::Step::give_up:
       break;
   }
   finish(Finish::for_lost_node(legacy().first_loss->reason + "; only " + come + " to node " +
-                               *rules_from + ", which hosts the job now: it takes more than half " +
-                               "of them, and at least " + std::to_string(rules.nodes_min)));
+                               *course.rules_from + ", which hosts the job now: it takes more " +
+                               "than half of them, and at least " +
+                               std::to_string(rules.nodes_min)));
   return true;
 }
 
@@ -244,9 +246,8 @@ void JobState::consider_gathering(Session newcomer) {
   Gathering& round = *gathering();
   switch (round.step(nodes, rules, now)) {
     case Step::idle:
-      if (!round.first()) return;
-      rules_from.reset();
-      return launch.forget();
+      if (round.first()) course = {};
+      return;
     case Step::wait:
       return round.tell(announcer, newcomer, nodes, rules, now);
     case Step::close:
@@ -262,11 +263,11 @@ void JobState::close() {
   Admission common;
   common.incarnation = numbers.incarnation();
   common.epoch = numbers.epoch();
-  common.attempt = attempt;
+  common.attempt = course.attempt;
   common.again_for = gathering()->again_for();
   begin(Epoch(chosen, std::move(common)));
   for (const Node* node : chosen) {
-    launch.learn(node->offer.launch);
+    course.launch.learn(node->offer.launch);
     put(Admit{node->session, member(node->session)->admission});
   }
   muster.reset();
@@ -291,9 +292,9 @@ void JobState::close() {
 void JobState::begin(Epoch epoch) {
   phase = std::move(epoch);
   epoch_begun = now;
-  if (begun) return;
-  begun = now;
-  launch.forget();  // Some of those who came may be gone.
+  if (course.begun) return;
+  course.begun = now;
+  course.launch = {};  // Some of those who came may be gone.
 }
 
 void JobState::begin_end(EndCause why, const std::string& reason, Session told_by) {
@@ -308,23 +309,23 @@ void JobState::begin_end(EndCause why, const std::string& reason, Session told_b
 
 void JobState::judge_if_over() {
   if (!epoch()->over()) return;
-  const bool has_restart = !draining && restarts.has_one(rules, attempt, now);
+  const bool has_restart = !course.draining && course.restarts.has_one(rules, course.attempt, now);
   auto judgement = judge(*epoch(), rules, has_restart, nodes.count());
   if (auto* end = std::get_if<Finish>(&judgement)) return finish(std::move(*end));
   gather(std::get<GoesOn>(std::move(judgement)));
 }
 
 void JobState::gather(GoesOn next) {
-  if (draining) {
+  if (course.draining) {
     const auto& left = epoch()->left();
-    const std::string why =
-        (left ? left->reason : next.why) + "; no further epoch begins: the job is " + *draining;
+    const std::string why = (left ? left->reason : next.why) +
+                            "; no further epoch begins: the job is " + *course.draining;
     return finish(left ? Finish{left->exit_code, std::nullopt, why} : Finish::for_lost_node(why));
   }
   std::optional<RestartPause> pause;
   if (next.is_restart) {
-    ++attempt;
-    pause = restarts.spend(rules, epoch_begun, epoch()->ending()->at, now);
+    ++course.attempt;
+    pause = course.restarts.spend(rules, epoch_begun, epoch()->ending()->at, now);
   }
   if (next.is_news) stand(next.why);
   Legacy of_epoch = current().release();
@@ -345,8 +346,8 @@ void JobState::stop(const StopJob& order) {
 }
 
 void JobState::drain(const DrainJob& order) {
-  if (!running() || draining) return;
-  draining = order.reason;
+  if (!running() || course.draining) return;
+  course.draining = order.reason;
   stand("the job is " + order.reason + "; it goes on to the end of epoch " +
         std::to_string(epoch()->number()));
 }
@@ -361,10 +362,7 @@ void JobState::start_over(std::uint64_t incarnation) {
     nodes.remove(session);
   }
   phase = Gathering();
-  rules_from.reset();
-  begun.reset();
-  draining.reset();
-  launch.forget();
+  course = {};
   numbers.return_to(incarnation);
 }
 

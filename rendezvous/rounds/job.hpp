@@ -6,6 +6,7 @@
 #include "rendezvous/rounds/judgement.hpp"
 #include "rendezvous/rounds/standstill.hpp"
 #include "rendezvous/succession/muster.hpp"
+#include "runtime/base/phrases.hpp"
 
 #include <variant>
 
@@ -34,7 +35,8 @@ struct JobState {
   const Participant* member(Session session) const;
   /// Whether another node may take the place of one that is lost.
   bool replaceable() const {
-    return rules.elastic() || rules.spares > 0 || RestartBudget::may_have_one(rules, attempt);
+    return rules.elastic() || rules.spares > 0 ||
+           RestartBudget::may_have_one(rules, course.attempt);
   }
 
   /// When a Tick is next needed.
@@ -80,17 +82,22 @@ struct JobState {
     announcer.put(std::move(effect));
   }
   /// "the job 'red'".
-  std::string name_text() const { return name.empty() ? "the job" : "the job '" + name + "'"; }
+  std::string name_text() const { return name.empty() ? "the job" : "the job " + in_quotes(name); }
 
   std::string name;
   JobRules rules;
-  std::optional<std::string> rules_from;   ///< The node that brought them; none: the next does.
-  std::optional<Clock::time_point> begun;  ///< Its first epoch here began then.
-  CommonLaunch launch;
+  /// What has happened to the job so far. Another job under the same id has another one.
+  struct Course {
+    std::optional<std::string> rules_from;   ///< The node that brought them; none: the next does.
+    std::optional<Clock::time_point> begun;  ///< Its first epoch here began then.
+    CommonLaunch launch;
+    int attempt = 0;
+    RestartBudget restarts;
+    std::optional<std::string> draining;  ///< Why no further epoch begins.
+  };
+  Course course;
   EpochNumbers numbers;
-  int attempt = 0;
   Clock::time_point epoch_begun;  ///< The last epoch began then, or was taken up.
-  RestartBudget restarts;
   Nodes nodes;
   struct GivenUp {
     std::uint64_t epoch = 0;
@@ -98,7 +105,6 @@ struct JobState {
   };
   std::map<Session, GivenUp> given_up;     ///< Nodes that were lost, until they speak again.
   std::map<Session, std::string> evicted;  ///< Why; by an operator's order.
-  std::optional<std::string> draining;     ///< Why no further epoch begins.
   std::variant<Gathering, Epoch> phase;
   std::optional<Finish> finish_said;  ///< The phase is the one in which the job ended.
   std::optional<Quorum> quorum;       ///< Where a node hosts.

@@ -126,9 +126,9 @@ void Rounds::State::on(const Join& e) {
     return come_in(e, false);
   }
   if (e.holding && !adopts) return evict(e.session, e.holding->epoch);
-  if (draining && !adopts) {
+  if (course.draining && !adopts) {
     return put(Refuse{e.session, Errc::refused, exit_code::unreachable,
-                      name_text() + " is " + *draining + ": no node is let in"});
+                      name_text() + " is " + *course.draining + ": no node is let in"});
   }
   forget_place(e.session);
   if (adopts) {
@@ -139,9 +139,9 @@ void Rounds::State::on(const Join& e) {
 
 void Rounds::State::come_in(const Join& e, bool adopts) {
   given_up.erase(e.session);
-  if (!rules_from) {
+  if (!course.rules_from) {
     rules = e.rules;
-    rules_from = e.offer.id;
+    course.rules_from = e.offer.id;
   }
   Losses gone;
   for (const Node* node : nodes.predecessors(e.offer)) {
@@ -162,12 +162,12 @@ void Rounds::State::come_in(const Join& e, bool adopts) {
 
 /// A first round takes nodes of different command lines, but says so.
 void Rounds::State::note_launch(const NodeOffer& offer) {
-  if (begun) return;
-  const bool had_line = launch.has_line();
-  launch.learn(offer.launch);
-  if (!had_line || launch.has_line()) return;
+  if (course.begun) return;
+  const bool had_line = course.launch.has_line();
+  course.launch.learn(offer.launch);
+  if (!had_line || course.launch.has_line()) return;
   put(Standing{0, "node " + offer.id + " was started by another command line than node " +
-                      *rules_from + "; another job needs another --rdzv-id"});
+                      *course.rules_from + "; another job needs another --rdzv-id"});
 }
 
 /// Between two rounds: one more is used at once where there is room, else it waits.
@@ -176,7 +176,7 @@ void Rounds::State::welcome(const Node& node) {
   const bool awaits = !running_epoch.back().awaited.empty();
   const bool room = running_epoch.node_count() < rules.nodes_max;
   // An epoch that has begun to end is let end.
-  if (running() && room && running_epoch.ends().empty() && !awaits && !draining) {
+  if (running() && room && running_epoch.ends().empty() && !awaits && !course.draining) {
     return begin_end(EndCause::arrival, "node " + node.offer.id + " joins");
   }
   const std::string name_of_epoch = "epoch " + std::to_string(running_epoch.number());
@@ -186,8 +186,8 @@ void Rounds::State::welcome(const Node& node) {
   } else if (awaits) {
     text += "the rendezvous was started again, and the nodes of " + name_of_epoch +
             " are coming back to it";
-  } else if (draining) {
-    text += "the job is " + *draining;
+  } else if (course.draining) {
+    text += "the job is " + *course.draining;
   } else if (room) {
     text += "the first workers of the job have ended already";
   } else if (rules.spares > 0) {
@@ -257,7 +257,7 @@ void Rounds::State::take_up(const Holding& held) {
   }
   begin(Epoch(held, deadline_after(rules.liveness.comes_back_within(), now)));
   numbers.take_up(held.epoch);
-  attempt = held.attempt;
+  course.attempt = held.attempt;
   stand("the rendezvous was started again; waiting for the " + plural(held.node_count, "node") +
         " of epoch " + std::to_string(held.epoch));
 }
@@ -265,7 +265,7 @@ void Rounds::State::take_up(const Holding& held) {
 void Rounds::State::adopt(const Node& node, const Holding& held) {
   if (gathering() || held.epoch > epoch()->number()) take_up(held);
   const auto& order = epoch()->take_back(node, held).order;
-  launch.learn(node.offer.launch);
+  course.launch.learn(node.offer.launch);
   if (order) put(*order);
   const auto& awaited = epoch()->back().awaited;
   if (awaited.empty()) return all_are_back();

@@ -48,8 +48,8 @@ struct JobRules {
   RestartBackoff restart_backoff;
   bool continue_on_failure = false;
 
-  Clock::duration join_timeout = std::chrono::seconds(600);  ///< From the first join of a round.
-  Clock::duration last_call = std::chrono::seconds(30);  ///< From MIN nodes on, in a first round.
+  Clock::duration join_timeout{};  ///< From the first join of a round.
+  Clock::duration last_call{};     ///< From MIN nodes on, in a first round.
   Liveness liveness;
 
   /// The job can do with fewer nodes than it would like.
@@ -272,6 +272,17 @@ struct Successor {
 };
 /// The successors of an epoch, in the order in which they are asked; no more than these.
 constexpr std::size_t successors_max = 8;
+/// The nodes that are ready to host this epoch's job in place of the one that does.
+struct Succession {
+  std::uint64_t epoch = 0;
+  std::vector<Successor> order;
+};
+/// A node's place, as it travels to the node.
+struct Admitted {
+  bool hosted = false;  ///< By a node of the job: its loss is the job's end.
+  Admission admission = {};
+  std::optional<HostPlace> host = std::nullopt;  ///< That node, where it has ranks of this epoch.
+};
 
 struct Admit {
   Session to = 0;

@@ -3,8 +3,6 @@
 #include "rendezvous/rounds/texts.hpp"
 #include "runtime/base/deadline.hpp"
 
-#include <algorithm>
-
 namespace dlaunch::rendezvous {
 
 std::optional<Clock::duration> Standstill::notice(const JobRules& rules,

@@ -1,6 +1,5 @@
 #include "rendezvous/rounds/texts.hpp"
 
-#include <algorithm>
 #include <cctype>
 
 namespace dlaunch::rendezvous {

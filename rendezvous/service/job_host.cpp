@@ -2,6 +2,7 @@
 
 #include "runtime/base/os/random.hpp"
 #include "runtime/base/os/socket.hpp"
+#include "runtime/base/phrases.hpp"
 #include "runtime/base/text_hash.hpp"
 
 #include <algorithm>
@@ -49,9 +50,10 @@ std::unique_ptr<store::Server> JobHost::make_server() {
   store::Host& self = *this;
   auto server = std::make_unique<store::Server>(io_, self);
   server->on_slow_reader([this](store::ConnectionId who, const std::string& peer) {
-    const auto member = by_connection_.find(who);
-    const std::string name =
-        member == by_connection_.end() ? "a client" : "rank " + std::to_string(member->second);
+    const auto member = attempt_.by_connection.find(who);
+    const std::string name = member == attempt_.by_connection.end()
+                                 ? "a client"
+                                 : "rank " + std::to_string(member->second);
     observer_.on_warning(store::slow_reader_text(name, peer));
   });
   return server;
@@ -94,8 +96,8 @@ void JobHost::share_c10d(store::Server& server) {
 void JobHost::hear_refused_clients(store::Server& server) {
   server.on_refused_c10d([this, alive = std::weak_ptr(alive_)](
                              const Address& peer, const Address& own, const std::string& why) {
-    if (alive.expired() || refused_clients_ >= refused_clients_told) return;
-    ++refused_clients_;
+    if (alive.expired() || attempt_.refused_clients >= refused_clients_told) return;
+    ++attempt_.refused_clients;
     observer_.on_refused_client(peer, own, why);
   });
 }
@@ -117,12 +119,7 @@ std::vector<store::Server::C10dWaiting> JobHost::c10d_waiting() const {
 void JobHost::begin_attempt(JobIdentity identity) {
   identity_ = std::move(identity);
   native_->stop();
-  expected_.clear();
-  by_rank_.clear();
-  by_connection_.clear();
-  losses_.clear();
-  has_warned_ = false;
-  refused_clients_ = 0;
+  attempt_ = {};
   plan_memory();
   begin_serving();
   if (c10d_) c10d_->renew_c10d();
@@ -130,15 +127,16 @@ void JobHost::begin_attempt(JobIdentity identity) {
 }
 
 void JobHost::expect(int rank, unique_fd control) {
-  expected_[native_->adopt(std::move(control))] = rank;
+  attempt_.expected[native_->adopt(std::move(control))] = rank;
 }
 
 void JobHost::publish_loss(int rank, const std::string& host, const Departure& how) {
   // Said again after the agent's connection broke.
-  if (std::ranges::any_of(losses_, [&](const auto& loss) { return loss.rank == rank; })) return;
-  losses_.push_back({.rank = rank, .host = host, .how = how});
-  for (const auto& [member, where] : by_rank_) {
-    if (member != rank) tell(where.connection, losses_.back());
+  if (std::ranges::any_of(attempt_.losses, [&](const auto& loss) { return loss.rank == rank; }))
+    return;
+  attempt_.losses.push_back({.rank = rank, .host = host, .how = how});
+  for (const auto& [member, where] : attempt_.by_rank) {
+    if (member != rank) tell(where.connection, attempt_.losses.back());
   }
   // After the news, so that whoever waits in a barrier knows by then who is missing.
   const std::string why =
@@ -155,8 +153,8 @@ void JobHost::lose_store(const std::string& why) {
 }
 
 void JobHost::tell_doing(int rank, const wire::Doing& doing) {
-  const auto member = by_rank_.find(rank);
-  if (member != by_rank_.end()) tell(member->second.connection, doing);
+  const auto member = attempt_.by_rank.find(rank);
+  if (member != attempt_.by_rank.end()) tell(member->second.connection, doing);
 }
 
 std::variant<wire::Welcome, store::Host::Refusal> JobHost::admit(store::ConnectionId who,
@@ -165,14 +163,14 @@ std::variant<wire::Welcome, store::Host::Refusal> JobHost::admit(store::Connecti
   if (hello.member) {
     const int rank = hello.member->rank;
     // The same session may come on a new connection; the server then ends the old one.
-    if (const auto old = by_rank_.find(rank); old != by_rank_.end()) {
-      by_connection_.erase(old->second.connection);
+    if (const auto old = attempt_.by_rank.find(rank); old != attempt_.by_rank.end()) {
+      attempt_.by_connection.erase(old->second.connection);
     }
-    by_rank_[rank] = {who, hello.session};
-    by_connection_[who] = rank;
+    attempt_.by_rank[rank] = {who, hello.session};
+    attempt_.by_connection[who] = rank;
     // After the welcome, which is sent when we return.
     boost::asio::post(io_, [this, rank, who, alive = std::weak_ptr(alive_)] {
-      if (alive.expired() || !by_connection_.contains(who)) return;
+      if (alive.expired() || !attempt_.by_connection.contains(who)) return;
       if (identity_.world_size < 2) return welcome(who, rank);
       memory_.when_known([this, rank, who] { welcome(who, rank); });
     });
@@ -182,9 +180,9 @@ std::variant<wire::Welcome, store::Host::Refusal> JobHost::admit(store::Connecti
 
 /// A member that is still there is given what it needs.
 void JobHost::welcome(store::ConnectionId who, int rank) {
-  if (!by_connection_.contains(who)) return;
+  if (!attempt_.by_connection.contains(who)) return;
   grant(who);
-  for (const auto& loss : losses_) tell(who, loss);
+  for (const auto& loss : attempt_.losses) tell(who, loss);
   observer_.on_joined(rank);
 }
 
@@ -192,8 +190,8 @@ void JobHost::welcome(store::ConnectionId who, int rank) {
 std::optional<store::Host::Refusal> JobHost::objection(store::ConnectionId who,
                                                        const wire::Hello& hello) const {
   if (!hello.job.empty() && hello.job != identity_.job) {
-    return Refusal{Errc::refused,
-                   "this agent serves the job '" + identity_.job + "', not '" + hello.job + "'"};
+    return Refusal{Errc::refused, "this agent serves the job " + in_quotes(identity_.job) +
+                                      ", not " + in_quotes(hello.job)};
   }
   if (!hello.member) return std::nullopt;
   const auto& member = *hello.member;
@@ -209,13 +207,14 @@ std::optional<store::Host::Refusal> JobHost::objection(store::ConnectionId who,
                                       std::to_string(identity_.first_rank) + " to " +
                                       std::to_string(last)};
   }
-  if (const auto own = expected_.find(who); own != expected_.end() && own->second != member.rank) {
+  if (const auto own = attempt_.expected.find(who);
+      own != attempt_.expected.end() && own->second != member.rank) {
     return Refusal{Errc::refused, "this control socket is that of rank " +
                                       std::to_string(own->second) + ", not of " + name +
                                       "; was RANK changed?"};
   }
-  const auto present = by_rank_.find(member.rank);
-  if (present != by_rank_.end() &&
+  const auto present = attempt_.by_rank.find(member.rank);
+  if (present != attempt_.by_rank.end() &&
       (hello.session == 0 || present->second.session != hello.session)) {
     return Refusal{Errc::refused, name + " is already here: two processes claim to be it"};
   }
@@ -274,7 +273,7 @@ void JobHost::warn_of_memory(const std::string& why, bool is_common) {
 /// If one rank lacks something, its neighbours often do, too: the first sentence of an attempt will
 /// do.
 void JobHost::warn(const std::string& sentence) {
-  if (!std::exchange(has_warned_, true)) observer_.on_warning(sentence);
+  if (!std::exchange(attempt_.has_warned, true)) observer_.on_warning(sentence);
 }
 
 void JobHost::tell(store::ConnectionId to, const auto& message, std::vector<unique_fd> fds) {
@@ -284,8 +283,8 @@ void JobHost::tell(store::ConnectionId to, const auto& message, std::vector<uniq
 
 void JobHost::on_message(store::ConnectionId who, const wire::FrameHeader& header,
                          BytesView payload) {
-  const auto member = by_connection_.find(who);
-  if (member == by_connection_.end()) return;  // A tool has nothing to report.
+  const auto member = attempt_.by_connection.find(who);
+  if (member == attempt_.by_connection.end()) return;  // A tool has nothing to report.
   if (header.type == wire::Type::report) {
     if (const auto report = wire::decode<wire::Report>(payload)) {
       observer_.on_reported(member->second, *report);
@@ -296,7 +295,7 @@ void JobHost::on_message(store::ConnectionId who, const wire::FrameHeader& heade
     }
   } else if (header.type == wire::Type::abort) {
     if (const auto abort = wire::decode<wire::Abort>(payload)) {
-      for (const auto& [rank, where] : by_rank_) {
+      for (const auto& [rank, where] : attempt_.by_rank) {
         if (where.connection != who) tell(where.connection, *abort);
       }
     }
@@ -312,12 +311,12 @@ void JobHost::on_other_version(store::ConnectionId, std::uint32_t theirs) {
 }
 
 void JobHost::on_closed(store::ConnectionId who, bool) {
-  expected_.erase(who);
-  const auto member = by_connection_.find(who);
-  if (member == by_connection_.end()) return;
+  attempt_.expected.erase(who);
+  const auto member = attempt_.by_connection.find(who);
+  if (member == attempt_.by_connection.end()) return;
   const int rank = member->second;
-  by_connection_.erase(member);
-  by_rank_.erase(rank);
+  attempt_.by_connection.erase(member);
+  attempt_.by_rank.erase(rank);
   observer_.on_left(rank);
 }
 

@@ -97,13 +97,21 @@ class JobHost : private store::Host {
   /// The memory that the members of this attempt share; null if nobody has come yet, or there is
   /// none.
   Segment* shared_memory() const { return memory_.segment(); }
-  bool is_connected(int rank) const { return by_rank_.contains(rank); }
+  bool is_connected(int rank) const { return attempt_.by_rank.contains(rank); }
   void stop();
 
  private:
   struct Member {
     store::ConnectionId connection = 0;
     std::uint64_t session = 0;
+  };
+  struct Attempt {
+    std::map<store::ConnectionId, int> expected;  ///< Which rank a control socket belongs to.
+    std::map<int, Member> by_rank;
+    std::map<store::ConnectionId, int> by_connection;
+    std::vector<wire::PeerLost> losses;
+    bool has_warned = false;
+    int refused_clients = 0;
   };
 
   std::variant<wire::Welcome, Refusal> admit(store::ConnectionId who,
@@ -134,13 +142,8 @@ class JobHost : private store::Host {
   std::unique_ptr<store::Server> native_;
   std::unique_ptr<store::Server> c10d_;
   store::Server* shared_c10d_ = nullptr;
-  std::map<store::ConnectionId, int> expected_;  ///< Which rank a control socket belongs to.
-  std::map<int, Member> by_rank_;
-  std::map<store::ConnectionId, int> by_connection_;
-  std::vector<wire::PeerLost> losses_;
   NodeMemory memory_;
-  bool has_warned_ = false;
-  int refused_clients_ = 0;                                ///< The number in this attempt.
+  Attempt attempt_;
   std::shared_ptr<int> alive_ = std::make_shared<int>(0);  ///< Posted work checks that we live.
 };
 

@@ -280,8 +280,6 @@ void fields(auto& io, is<Succession> auto& m) {
 /// A time as its age, and an age as its time.
 void turn(Fact& fact, Clock::time_point now) { fact.when = Clock::time_point(now - fact.when); }
 
-bool blames_others(const Fact& fact) { return fact.claim && fact.claim->fault != Fault::own; }
-
 }  // namespace
 
 WorkerFailed told(const rendezvous::WorkerFailed& how, Clock::time_point now) {
@@ -300,7 +298,7 @@ WorkersEnded told(const rendezvous::WorkersEnded& how, Clock::time_point now) {
   WorkersEnded message{how.epoch, how.outcome, how.exit_code, how.sentence, {}, {}, how.details};
   for (const bool victims : {false, true}) {
     for (const auto& [rank, fact] : how.facts.ranks) {
-      if (blames_others(fact) != victims || message.facts.size() >= facts_max) continue;
+      if (fact.blames_others() != victims || message.facts.size() >= facts_max) continue;
       message.facts.push_back(fact);
       turn(message.facts.back(), now);
     }

@@ -125,12 +125,8 @@ struct AnswerTaken {
 };
 
 /// Rendezvous: places the node in a round.
-struct Admitted {
+struct Admitted : rendezvous::Admitted {
   static constexpr wire::Type type{101};
-  bool hosted = false;  ///< By a node of the job: its loss is the job's end.
-  Admission admission;
-  /// The node that hosts, where it has ranks of this epoch.
-  std::optional<HostPlace> host = std::nullopt;
 };
 struct Refused : Refuse {
   static constexpr wire::Type type{102};
@@ -148,12 +144,9 @@ struct Finished : Finish {
   static constexpr wire::Type type{106};
 };
 
-/// Rendezvous on a node: the nodes that may host the epoch's job after it, to all, when they
-/// change.
-struct Succession {
+/// Rendezvous on a node: to all, when it changes.
+struct Succession : rendezvous::Succession {
   static constexpr wire::Type type{115};
-  std::uint64_t epoch = 0;
-  std::vector<Successor> order;
 };
 
 /// Ranges of ranks that one node tells to have left, and lines of one rank's stderr.

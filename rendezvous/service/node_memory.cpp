@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include <sys/socket.h>
@@ -91,16 +90,12 @@ void NodeMemory::stop() {
   door_.close(ignored);
   pause_.cancel();
   guests_.clear();
-  loan_.reset();
-  waiting_.clear();
+  epoch_.loan.reset();
+  epoch_.waiting.clear();
 }
 
 void NodeMemory::begin(MemoryPlan plan) {
-  plan_ = std::move(plan);
-  segment_.reset();
-  known_ = false;
-  loan_.reset();
-  waiting_.clear();
+  epoch_ = {.plan = std::move(plan)};
   for (const auto& guest : std::vector(guests_)) {
     if (guest->ask) serve(guest);
   }
@@ -153,22 +148,23 @@ void NodeMemory::serve(const std::shared_ptr<Guest>& guest) {
   if (is_early(*guest->ask)) return;
   if (may_have(*guest->ask)) {
     make(true);
-    if (segment_) send_descriptor(guest->socket.native_handle(), segment_->fd());
+    if (epoch_.segment) send_descriptor(guest->socket.native_handle(), epoch_.segment->fd());
   }
   drop(guest);  // A guest that got nothing sees the end of the connection.
 }
 
 /// An epoch that has not begun here.
 bool NodeMemory::is_early(const Ask& ask) const {
-  return !plan_ || ask.incarnation != plan_->incarnation || ask.epoch > plan_->own.epoch;
+  return !epoch_.plan || ask.incarnation != epoch_.plan->incarnation ||
+         ask.epoch > epoch_.plan->own.epoch;
 }
 
 bool NodeMemory::may_have(const Ask& ask) const {
-  const auto& [parts, lender] = plan_->common;
+  const auto& [parts, lender] = epoch_.plan->common;
   const bool is_part = std::ranges::any_of(
       parts, [&](const auto& part) { return part.first_rank == ask.first_rank; });
-  if (ask.epoch != plan_->own.epoch || !lender.empty() || !is_part) return false;
-  return !plan_->key || same_mac(ask.expected(*plan_->key, name_), ask.proof);
+  if (ask.epoch != epoch_.plan->own.epoch || !lender.empty() || !is_part) return false;
+  return !epoch_.plan->key || same_mac(ask.expected(*epoch_.plan->key, name_), ask.proof);
 }
 
 void NodeMemory::drop(const std::shared_ptr<Guest>& guest) {
@@ -178,37 +174,37 @@ void NodeMemory::drop(const std::shared_ptr<Guest>& guest) {
 // ---- Having ----
 
 void NodeMemory::when_known(std::function<void()> then) {
-  if (known_) return then();
-  waiting_.push_back(std::move(then));
-  if (waiting_.size() > 1) return;
-  if (!plan_->common.lender.empty()) return borrow();
+  if (epoch_.known) return then();
+  epoch_.waiting.push_back(std::move(then));
+  if (epoch_.waiting.size() > 1) return;
+  if (!epoch_.plan->common.lender.empty()) return borrow();
   make(true);
   tell_known();
 }
 
 void NodeMemory::make(bool for_all) {
-  if (segment_ || std::exchange(known_, true)) return;
-  SegmentPlan plan = plan_->own;
-  if (for_all && !plan_->common.parts.empty()) {
+  if (epoch_.segment || std::exchange(epoch_.known, true)) return;
+  SegmentPlan plan = epoch_.plan->own;
+  if (for_all && !epoch_.plan->common.parts.empty()) {
     plan.world_ranks.clear();
-    for (const auto& [first, workers] : plan_->common.parts) {
+    for (const auto& [first, workers] : epoch_.plan->common.parts) {
       for (int i = 0; i < workers; ++i) plan.world_ranks.push_back(first + i);
     }
   }
   try {
-    segment_ = Segment::create(plan);
+    epoch_.segment = Segment::create(plan);
   } catch (const Error& error) {
     warn_(error.what(), false);
   }
 }
 
 void NodeMemory::borrow() {
-  const std::string& lender = plan_->common.lender;
+  const std::string& lender = epoch_.plan->common.lender;
   Ask ask;
-  ask.incarnation = plan_->incarnation;
-  ask.epoch = plan_->own.epoch;
-  ask.first_rank = plan_->own.world_ranks.front();
-  if (plan_->key) ask.proof = ask.expected(*plan_->key, lender);
+  ask.incarnation = epoch_.plan->incarnation;
+  ask.epoch = epoch_.plan->own.epoch;
+  ask.first_rank = epoch_.plan->own.world_ranks.front();
+  if (epoch_.plan->key) ask.proof = ask.expected(*epoch_.plan->key, lender);
   try {
     unique_fd socket = connect_unix(lender, Clock::now());
     if (!is_of_same_user(socket.get())) return do_without("another user's process lends it");
@@ -216,35 +212,35 @@ void NodeMemory::borrow() {
         static_cast<ssize_t>(sizeof ask)) {
       return do_without("asking for it: " + errno_text(errno));
     }
-    loan_ = std::make_shared<Loan>(io_, std::move(socket));
+    epoch_.loan = std::make_shared<Loan>(io_, std::move(socket));
   } catch (const Error& error) {
     return do_without(error.what());
   }
-  loan_->timer.expires_after(loan_timeout);
-  loan_->timer.async_wait([this, weak = std::weak_ptr(loan_)](const auto& error) {
+  epoch_.loan->timer.expires_after(loan_timeout);
+  epoch_.loan->timer.async_wait([this, weak = std::weak_ptr(epoch_.loan)](const auto& error) {
     if (weak.lock() && !error) do_without("the agent that makes it does not answer");
   });
-  loan_->socket.async_wait(stream_descriptor::wait_read,
-                           [this, weak = std::weak_ptr(loan_)](const auto& error) {
-                             if (weak.lock() && !error) take_loan();
-                           });
+  epoch_.loan->socket.async_wait(stream_descriptor::wait_read,
+                                 [this, weak = std::weak_ptr(epoch_.loan)](const auto& error) {
+                                   if (weak.lock() && !error) take_loan();
+                                 });
 }
 
 void NodeMemory::take_loan() {
-  unique_fd fd = receive_descriptor(loan_->socket.native_handle());
+  unique_fd fd = receive_descriptor(epoch_.loan->socket.native_handle());
   if (!fd) return do_without("the agent that makes it has not lent it");
   try {
     auto segment = Segment::adopt(std::move(fd));
-    const auto& ranks = plan_->own.world_ranks;
+    const auto& ranks = epoch_.plan->own.world_ranks;
     const bool is_ours =
-        segment->job() == plan_->own.job && segment->epoch() == plan_->own.epoch &&
+        segment->job() == epoch_.plan->own.job && segment->epoch() == epoch_.plan->own.epoch &&
         std::ranges::all_of(ranks, [&](const int rank) { return segment->local_of(rank) >= 0; });
     if (!is_ours) return do_without("it was made for other ranks");
-    segment_ = std::move(segment);
+    epoch_.segment = std::move(segment);
   } catch (const Error& error) {
     return do_without(error.what());
   }
-  known_ = true;
+  epoch_.known = true;
   tell_known();
 }
 
@@ -256,8 +252,8 @@ void NodeMemory::do_without(const std::string& why) {
 }
 
 void NodeMemory::tell_known() {
-  loan_.reset();
-  for (const auto& then : std::exchange(waiting_, {})) then();
+  epoch_.loan.reset();
+  for (const auto& then : std::exchange(epoch_.waiting, {})) then();
 }
 
 }  // namespace dlaunch::rendezvous

@@ -52,7 +52,7 @@ class NodeMemory {
   /// or is given up.
   void when_known(std::function<void()> then);
   /// Null until then, and where there is none.
-  Segment* segment() const { return segment_.get(); }
+  Segment* segment() const { return epoch_.segment.get(); }
   /// Nothing is lent or borrowed any more.
   void stop();
 
@@ -60,6 +60,13 @@ class NodeMemory {
   struct Ask;
   struct Guest;
   struct Loan;
+  struct Epoch {
+    std::optional<MemoryPlan> plan = std::nullopt;
+    std::shared_ptr<Segment> segment = nullptr;
+    bool known = false;
+    std::shared_ptr<Loan> loan = nullptr;  ///< While it is awaited.
+    std::vector<std::function<void()>> waiting = {};
+  };
 
   void accept();
   void receive(unique_fd come);
@@ -81,11 +88,7 @@ class NodeMemory {
   boost::asio::posix::stream_descriptor door_;
   boost::asio::steady_timer pause_;  ///< Until another agent may be let in, where that failed.
   std::vector<std::shared_ptr<Guest>> guests_;
-  std::optional<MemoryPlan> plan_;
-  std::shared_ptr<Segment> segment_;
-  bool known_ = false;
-  std::shared_ptr<Loan> loan_;  ///< While it is awaited.
-  std::vector<std::function<void()>> waiting_;
+  Epoch epoch_;
   std::shared_ptr<int> alive_ = std::make_shared<int>(0);  ///< What is awaited checks that we live.
 };
 

@@ -157,7 +157,9 @@ void Service::State::dispatch(store::ConnectionId who, const Caller& caller, wir
   };
   if (type == message::Join::type) {
     with(std::type_identity<message::Join>{}, [&](message::Join m) { join(who, std::move(m)); });
-    if (!early.empty() && find_before(caller.job) == nullptr) call_early(caller.job);
+    if (!early.empty() && find_before(caller.job) == nullptr) {
+      call_early([&](const Early& each) { return each.job == caller.job; });
+    }
     return;
   }
   if (type == message::Heartbeat::type) tell(who, message::Heartbeat{});

@@ -1,4 +1,5 @@
 #include "rendezvous/service/service_state.hpp"
+#include "runtime/base/deadline.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -9,8 +10,6 @@ namespace {
 /// How long it is known what jobs were before a restart, and their keys are kept, when none of
 /// their nodes has come back.
 constexpr auto before_max = std::chrono::minutes(10);
-/// How long the nodes of a job that ran are awaited before others may take its id.
-constexpr auto early_max = std::chrono::seconds(12);
 
 }  // namespace
 
@@ -22,7 +21,6 @@ void Service::State::load_before() {
     if (record.job.empty()) drained_before = record.drained;
   }
   draining = drained_before.has_value();
-  early_until = began + early_max;
   if (!known_before.empty()) forget_before = began + before_max;
 }
 
@@ -46,14 +44,15 @@ bool Service::State::came_after_restart(store::ConnectionId who, const std::stri
     tell(who, message::Finished{finish});
     return true;
   }
-  if (join.holding || Clock::now() >= early_until) return false;
+  const auto until = deadline_after(join.rules.liveness.comes_back_within(), began);
+  if (join.holding || Clock::now() >= until) return false;
   const Standing standing{0,
                           "the rendezvous was started again, and waits for the nodes of the job "
                           "that runs under this id"};
   tell(who, message::Standing{standing});
   // One a connection: what it says again takes the place of what it said.
   std::erase_if(early, [&](const Early& each) { return each.connection == who; });
-  early.push_back({who, name, std::move(join)});
+  early.push_back({who, name, std::move(join), std::min(until, forget_before)});
   return true;
 }
 
@@ -61,10 +60,10 @@ bool Service::State::is_early(store::ConnectionId who) const {
   return std::ranges::find(early, who, &Early::connection) != early.end();
 }
 
-void Service::State::call_early(const std::string& name) {
+void Service::State::call_early(const std::function<bool(const Early&)>& which) {
   std::vector<Early> called;
   std::erase_if(early, [&](Early& each) {
-    if (!name.empty() && each.job != name) return false;
+    if (!which(each)) return false;
     called.push_back(std::move(each));
     return true;
   });

@@ -1,5 +1,6 @@
 #include "rendezvous/service/service_state.hpp"
 #include "runtime/base/exit_code.hpp"
+#include "runtime/base/phrases.hpp"
 
 #include <algorithm>
 #include <exception>
@@ -13,11 +14,6 @@ namespace {
 /// A barrier or all_gather has as many contributors as the world has ranks; in a small world, where
 /// they cost little, a program may have others, as threads of its ranks.
 constexpr int contributors_least = 4096;
-
-std::string ranks(int first, int count) {
-  if (count == 1) return "rank " + std::to_string(first);
-  return "ranks " + std::to_string(first) + " to " + std::to_string(first + count - 1);
-}
 
 }  // namespace
 
@@ -91,7 +87,8 @@ void Service::State::apply(Job& job, const Admit& effect) {
   member->second.node_rank = admission.node_rank;
   // One that is not connected now is seated when it comes back.
   if (member->second.connection != 0) server.seat(member->second.connection, job.space);
-  tell(member->second.connection, message::Admitted{!rules.only_job.empty(), admission, job.host});
+  tell(member->second.connection,
+       message::Admitted{{!rules.only_job.empty(), admission, job.host}});
 }
 
 void Service::State::begin_epoch(Job& job, std::uint64_t epoch, int world_size) {
@@ -157,7 +154,7 @@ void Service::State::apply(Job& job, const RanksLost& effect) {
     if (member != job.members.end()) tell(member->second.connection, lost);
     return;
   }
-  const std::string who = ranks(effect.first_rank, effect.count) + " on " + effect.host;
+  const std::string who = ranks_text(effect.first_rank, effect.count) + " on " + effect.host;
   const bool left = effect.how.left();  // It is a failure only if somebody waits for them.
   note(left ? LogLine::Level::debug : LogLine::Level::warning,
        left ? LogLine::Event::other : LogLine::Event::lost, job,
@@ -225,7 +222,7 @@ void Service::State::hear(Job& job, Session from, const message::Standby& standb
 }
 
 message::Succession Service::State::succession_of(const Job& job) {
-  message::Succession succession{job.epoch, {}};
+  message::Succession succession{{job.epoch, {}}};
   for (const auto& [node_rank, address] : job.successors) {
     succession.order.push_back({node_rank, address});
   }
@@ -350,7 +347,7 @@ void Service::State::arm() {
   if (!deadlines.empty()) next = deadlines.begin()->first;
   if (!unjoined.empty()) next = std::min(next, unjoined.front().first);
   next = std::min(next, forget_before);
-  if (!early.empty()) next = std::min(next, early_until);
+  for (const Early& each : early) next = std::min(next, each.until);
   if (!visitors.empty()) next = std::min(next, visitors.front().first);
   next = std::min(next, refusals.next_deadline().value_or(next));
   if (next < armed) arm_at(next);
@@ -377,7 +374,7 @@ void Service::State::arm_at(Clock::time_point when) {
 
 void Service::State::on_time() {
   const auto now = Clock::now();
-  if (!early.empty() && early_until <= now) call_early({});
+  call_early([now](const Early& each) { return each.until <= now; });
   if (forget_before <= now) forget_those_before();
   close_strangers(now);
   refusals.tick(now, warn());

@@ -127,8 +127,15 @@ struct Service::State final : store::Host, std::enable_shared_from_this<State> {
   /// a place in it.
   bool came_after_restart(store::ConnectionId who, const std::string& name, message::Join& join);
   bool is_early(store::ConnectionId who) const;
-  /// Those who came early to this job, or to any where it is empty, join now.
-  void call_early(const std::string& name);
+  /// A node that came to a job of an earlier service before those that have a place in it.
+  struct Early {
+    store::ConnectionId connection = 0;
+    std::string job;
+    message::Join join;
+    Clock::time_point until;  ///< Until then it waits for them.
+  };
+  /// These join now.
+  void call_early(const std::function<bool(const Early&)>& which);
   void forget_those_before();
   /// One of its nodes is back in the epoch that was being drained.
   void drain_again(Job& job);
@@ -241,14 +248,7 @@ struct Service::State final : store::Host, std::enable_shared_from_this<State> {
   /// The jobs of earlier services that have not been opened since, and until when they are known.
   std::map<std::string, JobRecord, std::less<>> known_before;
   Clock::time_point forget_before = Clock::time_point::max();
-  /// Nodes that came to a job of an earlier service before those that have a place in it.
-  struct Early {
-    store::ConnectionId connection = 0;
-    std::string job;
-    message::Join join;
-  };
   std::deque<Early> early;
-  Clock::time_point early_until = Clock::time_point::min();
   Totals totals;  ///< Save for the connections and the memory.
   RefusalLog refusals;
   Histogram message_times;

@@ -2,17 +2,13 @@
 
 #include "runtime/base/phrases.hpp"
 
-#include <csignal>
-
 namespace dlaunch {
 
 /// One that ended for the loss of another names it: some may not have heard of it by any other way.
 Departure Departure::of(const Fact& fact) {
   if (fact.end == Fact::End::left) return {.kind = Kind::left};
   Departure how{Kind::ended, fact.exit_code, fact.signal, fact.core_dumped};
-  // Nobody kills itself for the loss of a peer: it had gone on, and died of something else.
-  const bool was_struck = fact.failed() && fact.signal != 0 && fact.signal != SIGABRT;
-  if (was_struck || !fact.claim || fact.claim->fault != Fault::lost) return how;
+  if (fact.was_struck() || !fact.claim || fact.claim->fault != Fault::lost) return how;
   const auto& lost = fact.claim->ranks;
   // One that was told of the loss by another may not have heard whose it was.
   if (!lost.empty()) how.missed = lost.front();

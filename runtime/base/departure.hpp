@@ -30,7 +30,7 @@ struct Departure {
   bool left() const { return kind == Kind::left; }
   bool operator==(const Departure&) const = default;
 };
-/// "killed by SIGKILL", "exited with 3, for the loss of rank 2", "exited 0 before the others".
+/// "killed by SIGKILL", "exited with 3, for the loss of rank 2", "exited with 0 before the others".
 std::string text_of(const Departure& departure);
 
 }  // namespace dlaunch

@@ -18,8 +18,9 @@ struct Liveness {
   /// A connection that broke is known to be gone at once, and tried again after some 50 ms: a
   /// longer lease is no reason to wait longer for it.
   static constexpr Liveness of(Clock::duration heartbeat, int heartbeats_missed_max) {
-    const auto lease = heartbeat * heartbeats_missed_max;
-    return {lease, std::min<Clock::duration>(lease * 2 / 5, std::chrono::seconds(2))};
+    const bool endless = heartbeat > Clock::duration::max() / std::max(1, heartbeats_missed_max);
+    const auto lease = endless ? Clock::duration::max() : heartbeat * heartbeats_missed_max;
+    return {lease, std::min<Clock::duration>(lease / 5 * 2, std::chrono::seconds(2))};
   }
 
   // ---- How a node sees its rendezvous ----
@@ -35,6 +36,8 @@ struct Liveness {
   /// If the rendezvous is at another node, it is lost with that node so long after it fell silent:
   /// for a lease it is tried in vain.
   constexpr Clock::duration host_lost_after() const { return sum(silence_max(), lease); }
+  /// A successor hosts when it has given the host up itself, which may be somewhat later.
+  constexpr Clock::duration successor_patience() const { return sum(lease, step_max); }
 
   // ---- A rendezvous that was started anew ----
   /// For an epoch's nodes to come back, from the first of them on.

@@ -48,6 +48,11 @@ std::string ranks_text(const std::vector<int>& ranks) {
   return (ranks.size() == 1 ? "rank " : "ranks ") + number_ranges(ranks);
 }
 
+std::string ranks_text(int first, int count) {
+  if (count == 1) return "rank " + std::to_string(first);
+  return "ranks " + std::to_string(first) + "-" + std::to_string(first + count - 1);
+}
+
 std::string signal_name(int number) {
   if (const char* name = ::sigabbrev_np(number)) return std::string("SIG") + name;
   if (number >= SIGRTMIN && number <= SIGRTMAX) {

@@ -57,6 +57,7 @@ std::string listed(const Items& items, std::size_t most, Show show = {}) {
 std::string number_ranges(std::vector<int> numbers);
 /// "rank 3", "ranks 0-3,5".
 std::string ranks_text(const std::vector<int>& ranks);
+std::string ranks_text(int first, int count);
 
 /// "SIGKILL", "SIGRTMIN+3"; "signal 99" for what has no name.
 std::string signal_name(int number);

@@ -26,9 +26,6 @@ bool is_in(const std::map<int, int>& ranges, int rank) {
   return rank - first < count;
 }
 
-/// A signal that comes from outside, or from a wrong address, is no answer to a failed call.
-bool was_struck(const Fact& fact) { return fact.signal != 0 && fact.signal != SIGABRT; }
-
 /// What becomes of a claim, by how sure it is of whom it blames: the surest last.
 struct FaultRow {
   Fault fault;
@@ -53,15 +50,15 @@ struct KindRow {
 };
 constexpr KindRow kinds[] = {
     {Kind::failed, false, false, ""},  // Its end says it.
-    {Kind::node_lost, true, false, " was lost with the node", " were lost with the node"},
-    {Kind::arguments, false, false, " gave a call wrong arguments"},
-    {Kind::disagreed, false, false, " made another call than the others",
-     " made calls that do not agree"},
-    {Kind::gave_up, false, false, " gave up a call that the others were in"},
-    {Kind::left, true, true, " exited with 0 before the others"},
-    {Kind::absent, true, false, " did not come in time"},
-    {Kind::lost, true, true, " was lost to the others while it ran",
-     " were lost to the others while they ran"},
+    {Kind::node_lost, true, false, "was lost with the node", "were lost with the node"},
+    {Kind::arguments, false, false, "gave a call wrong arguments"},
+    {Kind::disagreed, false, false, "made another call than the others",
+     "made calls that do not agree"},
+    {Kind::gave_up, false, false, "gave up a call that the others were in"},
+    {Kind::left, true, true, left_text},
+    {Kind::absent, true, false, "did not come in time"},
+    {Kind::lost, true, true, "was lost to the others while it ran",
+     "were lost to the others while they ran"},
 };
 static_assert(std::size(kinds) == static_cast<std::size_t>(Verdict::kind_last) + 1);
 
@@ -100,7 +97,7 @@ class Judge {
 
   static bool is_victim(const Fact& fact) {
     return fact.claim && fact.claim->fault != Fault::own && fact.end != Fact::End::left &&
-           !(fact.failed() && was_struck(fact));
+           !fact.was_struck();
   }
 
   void count_votes() {
@@ -203,7 +200,7 @@ class Judge {
     const auto until = first_failed(failed).when + one_blow;
     std::map<int, Fact> struck;
     for (const auto& [rank, fact] : failed) {
-      if (was_struck(fact) && fact.when <= until) struck.emplace(rank, fact);
+      if (fact.was_struck() && fact.when <= until) struck.emplace(rank, fact);
     }
     return first_failed(struck.empty() ? failed : struck).rank;
   }
@@ -302,9 +299,15 @@ bool Facts::has_left(int rank) const {
   return is_in(left, rank);
 }
 
+bool Fact::was_struck() const { return failed() && signal != 0 && signal != SIGABRT; }
+
 bool Facts::is_lost(int rank) const { return is_in(lost, rank); }
 
 std::optional<Verdict> judge(const Facts& facts) { return Judge(facts).run(); }
+
+bool lost_somebody(const Verdict& cause, const std::optional<Claim>& of_cause) {
+  return cause.kind == Kind::failed && of_cause && of_cause->fault == Fault::lost;
+}
 
 bool Verdict::nobody_failed() const { return row_of(kind)->nobody_failed; }
 
@@ -315,7 +318,7 @@ std::string sentence_of(const Verdict& verdict, const NameOfRank& name) {
            end_text(verdict.code, verdict.signal, verdict.core_dumped);
   }
   const KindRow& row = *row_of(verdict.kind);
-  return who + std::string(verdict.ranks.size() == 1 ? row.of_one : row.of_several) +
+  return who + " " + std::string(verdict.ranks.size() == 1 ? row.of_one : row.of_several) +
          (verdict.doing.empty() ? "" : ": " + verdict.doing);
 }
 

@@ -76,6 +76,13 @@ struct Fact {
   std::optional<Claim> claim = std::nullopt;
 
   bool failed() const { return end == End::failed; }
+  /// A signal ended it that comes from outside, or from a wrong address. Nobody kills itself for
+  /// the loss of a peer: it had gone on, and died of something else.
+  bool was_struck() const;
+  /// It failed in a call by the fault of others, as it says itself.
+  bool blames_others() const {
+    return claim && claim->fault != Fault::own && claim->fault != Fault::disagreed;
+  }
   /// As a shell says it: its own code, or 128 + signal.
   int shell_code() const { return signal != 0 ? 128 + signal : exit_code; }
   bool operator==(const Fact&) const = default;
@@ -138,8 +145,11 @@ struct Verdict {
 ///   first rank that failed for it.
 std::optional<Verdict> judge(const Facts& facts);
 
+/// The cause failed, but says itself that it lost another rank, which may be elsewhere.
+bool lost_somebody(const Verdict& cause, const std::optional<Claim>& of_cause);
+
 /// Those who may wait for a rank that left are told this.
-inline constexpr const char* left_text = "exited 0 before the others";
+inline constexpr const char* left_text = "exited with 0 before the others";
 /// "rank 3 on h2".
 using NameOfRank = std::function<std::string(int rank)>;
 /// "rank 3 on h2 was killed by SIGKILL", "rank 1 on h2 did not come: stopped by a signal".

@@ -1,5 +1,7 @@
 #include "runtime/segment/call_ledger.hpp"
 
+#include "runtime/base/phrases.hpp"
+
 #include <algorithm>
 #include <utility>
 
@@ -35,7 +37,7 @@ bool agree(const CommunicatorCalls& one, const CommunicatorCalls& other) {
 std::string whose_text(const CommunicatorCalls& one, const CommunicatorCalls& other) {
   const std::string& name = one.name.empty() ? other.name : one.name;
   if (name.empty()) return " of one of many communicators";
-  return name == "world" ? "" : " of '" + name + "'";
+  return name == "world" ? "" : " of " + in_quotes(name);
 }
 
 /// The sentence where the records of it are gone.

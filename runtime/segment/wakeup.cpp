@@ -2,7 +2,6 @@
 
 #include <bit>
 #include <cstdio>
-#include <string>
 #include <utility>
 
 #include <sys/socket.h>

@@ -1,8 +1,6 @@
 #include "runtime/base/os/socket.hpp"
 #include "runtime/world/join.hpp"
 
-#include <cerrno>
-
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>

@@ -83,8 +83,8 @@ std::vector<unique_fd> listen_on(const std::string& host, int port, const WorldI
     }
   }
   if (listeners.empty()) {
-    throw Error(Errc::unreachable, "rank 0 hosts the store and must run on the host that '" + host +
-                                       "' names: " + why);
+    throw Error(Errc::unreachable, "rank 0 hosts the store and must run on the host that " +
+                                       in_quotes(host) + " names: " + why);
   }
   return listeners;
 }
@@ -129,7 +129,7 @@ struct Search {
            duration_text(timeout) + ": " + reason();
   }
   std::string reason() const {
-    const std::string file = "the meeting file '" + path + "'";
+    const std::string file = "the meeting file " + in_quotes(path);
     if (why.empty()) {
       return "rank 0 has not written " + file + "; is it started, and does it see this file?";
     }
@@ -200,7 +200,7 @@ std::shared_ptr<MemberLink> join_by_file(const std::string& path, Joining& joini
   if (info.rank == 0) {
     std::vector<unique_fd> listeners;
     listeners.push_back(listen_tcp(resolve("127.0.0.1", 0).at(0)));
-    Meeting meeting = meeting_of_this_process();
+    MeetingRecord meeting = meeting_of_this_process();
     meeting.host = "127.0.0.1";
     meeting.port = local_address(listeners.front().get()).port();
     info.master_addr = meeting.host;

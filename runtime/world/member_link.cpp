@@ -4,8 +4,6 @@
 #include "runtime/base/os/socket.hpp"
 
 #include <algorithm>
-#include <array>
-#include <cerrno>
 #include <cstdio>
 #include <exception>
 #include <iostream>

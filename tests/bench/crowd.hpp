@@ -114,6 +114,7 @@ class Agent {
       join.offer.workers = workers_;
       join.offer.store_addresses = {"10.11.12.13:29500", "192.168.111.112:29500"};
       join.rules.nodes_min = join.rules.nodes_max = nodes_;
+      join.rules.join_timeout = std::chrono::minutes(10);
       // What is measured takes long, and those that hang up are to be seen so.
       join.rules.liveness.lease = join.rules.liveness.reconnect_grace = std::chrono::minutes(1);
       join.version = "bench";

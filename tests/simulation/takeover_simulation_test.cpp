@@ -325,7 +325,7 @@ class World {
 
   void tell_succession(Host& host, Session to) {
     if (host.successors.empty() || !host.members.contains(to)) return;
-    Succession succession{host.epoch, {}};
+    rendezvous::Succession succession{host.epoch, {}};
     for (const auto& [rank, address] : host.successors) succession.order.push_back({rank, address});
     push(host.members[to], Event(succession));
   }
@@ -350,7 +350,7 @@ class World {
     if (e.admission.epoch != host.epoch) host.successors.clear();
     host.epoch = e.admission.epoch;
     host.places[e.to] = {e.admission.epoch, e.admission.node_rank};
-    push_to(host, e.to, Admitted{e.admission, true, std::nullopt});
+    push_to(host, e.to, rendezvous::Admitted{true, e.admission});
   }
   void carry_out(Node& node, const rendezvous::Refuse& e) { push_to(*node.host, e.to, e); }
   void carry_out(Node& node, const rendezvous::Stop& e) { push_to(*node.host, e.to, e); }

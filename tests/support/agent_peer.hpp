@@ -170,6 +170,7 @@ inline message::Join node(const std::string& id, int nodes = 2, int max_restarts
   join.offer = {id, "host-" + id, 1, std::nullopt, {"127.0.0.1:1"}};
   join.rules.nodes_min = join.rules.nodes_max = nodes;
   join.rules.max_restarts = max_restarts;
+  join.rules.join_timeout = std::chrono::minutes(10);
   join.rules.liveness.reconnect_grace = std::chrono::seconds(20);
   join.version = "test";
   return join;

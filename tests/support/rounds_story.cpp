@@ -183,6 +183,8 @@ std::string print(const Effect& effect, const std::map<Session, std::string>& na
 }
 
 RoundsStory::RoundsStory(const std::string& config) {
+  rules_.join_timeout = std::chrono::minutes(10);
+  rules_.last_call = std::chrono::seconds(30);
   std::uint64_t last_epoch = 0;
   Incarnation incarnation{1, 1};
   std::optional<Hosting> hosting;

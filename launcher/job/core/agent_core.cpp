@@ -20,7 +20,7 @@ void AgentCore::on(const Admitted& e) {
   if (is_decided() || had || !(is<Waiting>() || is<Placing>())) return;
   last_ = e.epoch;
   state_ = Placing{e.epoch};
-  effects_.push_back(Place{});
+  effects_.push_back(FindPlace{});
 }
 
 void AgentCore::on(const Placed& e) {

@@ -70,7 +70,7 @@ using Event = std::variant<Admitted, Placed, Unfit, Ordered, JobOver, Signalled,
 
 /// Find out whether this node is fit, and where node rank 0 is reached; then comes Placed, or
 /// Unfit. It voids an earlier one.
-struct Place {};
+struct FindPlace {};
 /// Start the workers.
 struct Begin {};
 /// The rendezvous is told that the epoch's workers have been ended: they were never started.
@@ -106,7 +106,7 @@ struct Finish {
 /// The user has waited long enough: go at once.
 struct ExitNow {};
 
-using Effect = std::variant<Place, Begin, Decline, Stop, Leave, Drain, Gather, Conclude, Report,
+using Effect = std::variant<FindPlace, Begin, Decline, Stop, Leave, Drain, Gather, Conclude, Report,
                             Finish, ExitNow>;
 using Effects = std::vector<Effect>;
 

@@ -13,7 +13,7 @@ namespace dlaunch::launcher {
 /// Which signals end the job, and how long that may take.
 struct FrontRules {
   std::vector<int> stopping;
-  Clock::duration shutdown_timeout = std::chrono::seconds(30);
+  Clock::duration shutdown_timeout{};
 };
 
 /// What the front does with signals, and with an agent that does not do what it was told. Pure.

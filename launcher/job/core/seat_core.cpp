@@ -109,10 +109,9 @@ Clock::duration SeatCore::tried_for(Clock::time_point since) const {
   return now_ - std::max(since, stalled_until_);
 }
 
-/// A successor hosts when it has given the host up itself, which may be somewhat later.
 Clock::duration SeatCore::host_patience() const {
   const auto& liveness = rules_.job.liveness;
-  return moving_ ? liveness.lease + liveness.step_max : liveness.lease;
+  return moving_ ? liveness.successor_patience() : liveness.lease;
 }
 
 bool SeatCore::host_is_lost(const Trouble& trouble) const {
@@ -252,7 +251,7 @@ void SeatCore::join_anew() {
 
 // ---- What the rendezvous says ----
 
-void SeatCore::on(const Admitted& e) {
+void SeatCore::on(const rendezvous::Admitted& e) {
   const auto& a = e.admission;
   if (Holding* held = holding()) {
     // Said again after a reconnect.
@@ -271,7 +270,7 @@ void SeatCore::on(const Admitted& e) {
 }
 
 /// With an epoch of another host a node that waits there has come to it.
-void SeatCore::on(const Succession& e) {
+void SeatCore::on(const rendezvous::Succession& e) {
   if (e.epoch < succession_.epoch) return;
   if (!holding() && e.epoch > succession_.epoch) moving_.reset();
   succession_ = e;

@@ -29,17 +29,6 @@ struct Trouble {
 struct Due {
   std::optional<Trouble> trouble = std::nullopt;
 };
-/// The round is closed.
-struct Admitted {
-  rendezvous::Admission admission;
-  bool hosted = false;  ///< A node of the job hosts the rendezvous, and has this place.
-  std::optional<rendezvous::HostPlace> host = std::nullopt;
-};
-/// The nodes that are ready to host this epoch's job in place of the one that does.
-struct Succession {
-  std::uint64_t epoch = 0;
-  std::vector<rendezvous::Successor> order;
-};
 /// The agent says it of its workers, or leaves.
 struct Said {
   rendezvous::Event what;
@@ -47,9 +36,9 @@ struct Said {
 /// The agent takes another seat, and this one says nothing more.
 struct Withdrawn {};
 
-using Event =
-    std::variant<Welcomed, Trouble, Due, Said, Withdrawn, Admitted, Succession, rendezvous::Refuse,
-                 rendezvous::Stop, rendezvous::RanksLost, rendezvous::Finish>;
+using Event = std::variant<Welcomed, Trouble, Due, Said, Withdrawn, rendezvous::Admitted,
+                           rendezvous::Succession, rendezvous::Refuse, rendezvous::Stop,
+                           rendezvous::RanksLost, rendezvous::Finish>;
 
 // ---- What is to be done, in order. The rendezvous is told its events, in vain while there is no
 // ---- connection; of its effects the agent hears Admit, RanksLost and Standing as they are. ----
@@ -138,8 +127,8 @@ class SeatCore {
   void on(const Due& e);
   void on(const Said& e);
   void on(const Withdrawn&);
-  void on(const Admitted& e);
-  void on(const Succession& e);
+  void on(const rendezvous::Admitted& e);
+  void on(const rendezvous::Succession& e);
   void on(const rendezvous::Refuse& e) { finish({e.exit_code, std::nullopt, e.reason}, false); }
   void on(const rendezvous::Stop& e);
   void on(const rendezvous::RanksLost& e);
@@ -168,7 +157,7 @@ class SeatCore {
   const Rules rules_;
   bool hosts_ = false;  ///< The rendezvous is in this process by now.
   std::string peer_;
-  Succession succession_;
+  rendezvous::Succession succession_;
   std::optional<Moving> moving_;
   std::variant<Coming, Waiting, Holding, Over> state_;
   rendezvous::NodeOffer offer_;

@@ -7,6 +7,19 @@
 #include <utility>
 
 namespace dlaunch::launcher {
+namespace {
+
+using Manner = StopOrder::Manner;
+
+Manner stricter(Manner a, Manner b) {
+  for (const Manner strict : {Manner::kill, Manner::at_once}) {
+    if (a == strict || b == strict) return strict;
+  }
+  return Manner::report_first;
+}
+
+}  // namespace
+
 Supervisor::Supervisor(SupervisorRules rules)
     : rules_(rules),
       attempt_{.workers = std::vector<WorkerRecord>(static_cast<std::size_t>(rules.workers))} {}
@@ -141,10 +154,8 @@ void Supervisor::on(const Expired&) {
 }
 
 void Supervisor::on(const StopOrder& e) {
-  using Manner = StopOrder::Manner;
   if (state_ == State::idle) return;
-  // The stricter of two orders counts.
-  const auto manner = attempt_.order ? std::max(*attempt_.order, e.manner) : e.manner;
+  const auto manner = attempt_.order ? stricter(*attempt_.order, e.manner) : e.manner;
   attempt_.order = manner;
   if (!has_running()) return;
   if (manner == Manner::kill) return kill();

@@ -49,8 +49,7 @@ bool Supervisor::is_settled() const {
 bool Supervisor::blames_elsewhere(const Verdict& cause) const {
   const int place = cause.rank() - attempt_.first_rank;
   if (place < 0 || place >= rules_.workers) return true;
-  const auto& claim = attempt_.workers[static_cast<std::size_t>(place)].claim;
-  return cause.kind == Verdict::Kind::failed && claim && claim->fault == Fault::lost;
+  return lost_somebody(cause, attempt_.workers[static_cast<std::size_t>(place)].claim);
 }
 
 /// Its end may be under way, and nothing tells of that.

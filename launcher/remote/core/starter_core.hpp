@@ -17,7 +17,7 @@ namespace dlaunch::launcher::remote {
 struct StarterRules {
   std::vector<std::string> hosts;  ///< One for each start.
   bool elastic = false;            ///< The job goes on without a host.
-  Clock::duration shutdown_timeout = std::chrono::seconds(30);
+  Clock::duration shutdown_timeout{};
 };
 
 // ---- What happens ----

@@ -6,6 +6,8 @@
 #include <array>
 #include <charconv>
 #include <cstdio>
+#include <fstream>
+#include <string>
 #include <string_view>
 
 #include <fcntl.h>
@@ -45,6 +47,17 @@ std::optional<ProcessStat> process_stat(std::int64_t pid) {
   static const std::int64_t ticks_per_second = std::max(::sysconf(_SC_CLK_TCK), 1L);
   stat.cpu_time = std::chrono::milliseconds(ticks * 1000 / ticks_per_second);
   return stat;
+}
+
+bool is_in_signal_mask(std::int64_t pid, std::string_view mask, int signal_number) {
+  std::ifstream status("/proc/" + std::to_string(pid) + "/status");
+  for (std::string word; status >> word;) {
+    if (word != std::string(mask) + ":") continue;
+    std::uint64_t signals = 0;
+    status >> std::hex >> signals;
+    return ((signals >> (signal_number - 1)) & 1) != 0;
+  }
+  return false;
 }
 
 }  // namespace dlaunch

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
+#include <string_view>
 
 namespace dlaunch {
 
@@ -16,5 +17,8 @@ struct ProcessStat {
 };
 /// nullopt where there is none of that number, or /proc is not there.
 std::optional<ProcessStat> process_stat(std::int64_t pid);
+/// Whether the signal is in a mask of the process: "SigCgt", those that it catches, or "ShdPnd",
+/// those that were sent to it and not taken. False where that cannot be told.
+bool is_in_signal_mask(std::int64_t pid, std::string_view mask, int signal_number);
 
 }  // namespace dlaunch

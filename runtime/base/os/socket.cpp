@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <fstream>
 #include <memory>
@@ -193,7 +192,8 @@ std::vector<Address> resolve(std::string_view host, std::uint16_t port) {
   }
   if (rc != 0) {
     const std::string why = rc == EAI_SYSTEM ? errno_text(errno) : ::gai_strerror(rc);
-    throw Error(Errc::unreachable, "looking up the host name '" + name + "' failed: " + why);
+    throw Error(Errc::unreachable,
+                "looking up the host name " + in_quotes(name) + " failed: " + why);
   }
   std::vector<Address> addresses;
   for (const addrinfo* entry = found; entry != nullptr; entry = entry->ai_next) {
@@ -211,7 +211,7 @@ Address unix_address(std::string_view name) {
   auto* un = reinterpret_cast<sockaddr_un*>(&address.storage);
   un->sun_family = AF_UNIX;
   if (name.empty() || name.size() >= sizeof un->sun_path) {
-    throw Error(Errc::misuse, "the unix socket name '" + std::string(name) + "' has " +
+    throw Error(Errc::misuse, "the unix socket name " + in_quotes(name) + " has " +
                                   std::to_string(name.size()) + " characters; 1 to " +
                                   std::to_string(sizeof un->sun_path - 1) + " are possible");
   }

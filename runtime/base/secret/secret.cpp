@@ -1,5 +1,6 @@
 #include "runtime/base/secret/secret.hpp"
 
+#include "runtime/base/phrases.hpp"
 #include "runtime/base/secret/crypto.hpp"
 #include "runtime/base/secret/secrets.hpp"
 
@@ -203,8 +204,8 @@ std::vector<Secret> parse_secrets(BytesView content, const std::string& where) {
 Key Secret::job_key(std::string_view job) const {
   if (!only_job_) return derive_key(key_.bytes(), "dlaunch 1 job:" + std::string(job));
   if (*only_job_ == job) return key_;
-  throw Error(Errc::misuse, "this secret is the key of the job '" + *only_job_ +
-                                "' alone, not of '" + std::string(job) + "'");
+  throw Error(Errc::misuse, "this secret is the key of the job " + in_quotes(*only_job_) +
+                                " alone, not of " + in_quotes(job));
 }
 
 std::string job_key_text(std::string_view job, const Key& key) {

@@ -1,6 +1,7 @@
 #include "runtime/base/deadline.hpp"
 #include "runtime/base/os/socket.hpp"
 #include "runtime/base/os/unique_fd.hpp"
+#include "runtime/base/phrases.hpp"
 #include "runtime/base/secret/private_file.hpp"
 #include "runtime/base/secret/secrets.hpp"
 
@@ -71,13 +72,13 @@ std::vector<Secret> read_secrets_file(const std::string& path) {
 
 std::vector<Secret> read_secrets_credential(const std::string& name, const char* directory) {
   if (directory == nullptr) {
-    throw unreadable("the credential '" + name + "'",
+    throw unreadable("the credential " + in_quotes(name),
                      "CREDENTIALS_DIRECTORY is not set; systemd sets it for a service with "
                      "LoadCredential=" +
                          name + ":FILE");
   }
   if (name.empty() || name.find('/') != std::string::npos || name == "." || name == "..") {
-    throw unreadable("the credential '" + name + "'", "that is no name of a credential");
+    throw unreadable("the credential " + in_quotes(name), "that is no name of a credential");
   }
   const std::string path = (std::filesystem::path(directory) / name).string();
   return read_to_end(open_credential(path).get(), path, Clock::time_point::max());

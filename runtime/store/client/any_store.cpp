@@ -1,3 +1,5 @@
+#include "runtime/base/phrases.hpp"
+
 #include <dlaunch/store.hpp>
 
 /// What takes several requests of a store that has six calls, and one of ours.
@@ -16,7 +18,7 @@ void wait_all(Store& store, std::span<const std::string> keys, Clock::time_point
       static_cast<void>(store.wait(key, deadline));
     } catch (const Error& error) {
       if (error.errc() != Errc::timeout) throw;
-      missing += (missing.empty() ? "'" : ", '") + key + "'";
+      missing += (missing.empty() ? "" : ", ") + in_quotes(key);
     }
   }
   if (missing.empty()) return;
@@ -62,9 +64,8 @@ std::vector<Bytes> all_gather(Store& store, std::string_view name, int contribut
   }
   const std::string prefix = std::string(name) + "/";
   if (contributor < 0 || contributor >= count) {
-    throw Error(Errc::misuse, "'" + std::string(name) + "': contributor " +
-                                  std::to_string(contributor) + " is none of " +
-                                  std::to_string(count));
+    throw Error(Errc::misuse, in_quotes(name) + ": contributor " + std::to_string(contributor) +
+                                  " is none of " + std::to_string(count));
   }
   const auto key = [&](std::int64_t turn, int rank) {
     return prefix + std::to_string(turn) + "/" + std::to_string(rank);

@@ -5,7 +5,6 @@
 #include "runtime/base/phrases.hpp"
 #include "runtime/store/client/socket_turn.hpp"
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <thread>

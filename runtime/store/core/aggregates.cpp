@@ -3,7 +3,6 @@
 #include "runtime/base/phrases.hpp"
 
 #include <algorithm>
-#include <cstring>
 
 namespace dlaunch::store {
 namespace {

@@ -4,6 +4,7 @@
 #include "runtime/store/relay/relay_state.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace dlaunch::store {
 namespace {
@@ -27,14 +28,15 @@ Relay::Relay(boost::asio::io_context& io, Uplink& uplink)
 }
 
 Relay::~Relay() {
-  state_->forget_everything();
+  state_->begin({});
   state_->timer.cancel();
 }
 
-void Relay::begin_epoch(const Place& place, Server& local) {
-  state_->forget_everything();
-  state_->place = place;
-  state_->server = &local;
+void Relay::begin_epoch(const NodePlace& place, Server& local) {
+  RelayEpoch epoch;
+  epoch.place = place;
+  epoch.server = &local;
+  state_->begin(std::move(epoch));
   local.forward_to(*state_);
 }
 
@@ -44,26 +46,9 @@ void Relay::lose_contributor(int rank, std::string_view why) {
 
 void Relay::lose_store(std::string_view why) { state_->lose_store(std::string(why)); }
 
-void Relay::State::forget_everything() {
+void Relay::State::begin(RelayEpoch epoch) {
   for (const auto& [id, ask] : asks) uplink.forget(ask.number);
-  asks.clear();
-  alike.clear();
-  rounds.clear();
-  to_flush.clear();
-  rounds_due.clear();
-  over.clear();
-  lost.clear();
-  store_lost.reset();
-  published.clear();
-  forgotten.reset();
-  workers.clear();
-  by_connection.clear();
-  by_session.clear();
-  left.clear();
-  deadlines.clear();
-  leases = {};
-  leased.clear();
-  next_renewal = Clock::time_point::max();
+  static_cast<RelayEpoch&>(*this) = std::move(epoch);
 }
 
 // ---- Workers ----

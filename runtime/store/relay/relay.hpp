@@ -26,16 +26,9 @@ class Relay {
   Relay(boost::asio::io_context& io, Uplink& uplink);
   ~Relay();
 
-  /// Which ranks live here, and in what world.
-  struct Place {
-    std::uint64_t epoch = 0;
-    int first_rank = 0;
-    int local_size = 1;
-    int world_size = 1;
-  };
   /// Forgets everything of the epoch before and serves the connections of `local`, a new server
   /// that outlives the next call, or has been stopped before it.
-  void begin_epoch(const Place& place, Server& local);
+  void begin_epoch(const NodePlace& place, Server& local);
   /// This rank will not come any more: who waits for it here in a round of the whole world fails at
   /// once with Errc::peer_lost and `why`, and so do those who come later.
   void lose_contributor(int rank, std::string_view why);

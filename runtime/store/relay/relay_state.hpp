@@ -24,9 +24,9 @@
 namespace dlaunch::store {
 namespace asio = boost::asio;
 
-/// A *call* is one request of one worker; an *ask* is one request that goes up, for one call or for
-/// several.
-struct Relay::State final : Backend, std::enable_shared_from_this<Relay::State> {
+/// What the relay knows of one epoch: another epoch has another one. A *call* is one request of one
+/// worker; an *ask* is one request that goes up, for one call or for several.
+struct RelayEpoch {
   using WorkerId = std::uint64_t;
   using AskId = std::uint64_t;
 
@@ -83,9 +83,44 @@ struct Relay::State final : Backend, std::enable_shared_from_this<Relay::State> 
     bool partly_sent = false;
   };
 
+  NodePlace place;
+  Server* server = nullptr;
+
+  std::map<WorkerId, Worker> workers;
+  std::map<ConnectionId, WorkerId> by_connection;
+  std::map<std::uint64_t, WorkerId> by_session;
+  std::deque<std::pair<Clock::time_point, WorkerId>> left;  ///< In the order of leaving.
+  std::set<std::tuple<Clock::time_point, WorkerId, std::uint64_t>> deadlines;
+
+  std::map<AskId, Ask> asks;
+  std::map<std::string, AskId, std::less<>> alike;
+
+  std::map<RoundKey, Round> rounds;
+  std::vector<RoundKey> to_flush;
+  /// When those that are held go up, complete or not. Some may have done so already.
+  std::set<std::pair<Clock::time_point, RoundKey>> rounds_due;
+  /// The last round of each name that is over: who asks for it again is not held up.
+  std::map<std::pair<wire::Type, std::string>, std::uint64_t> over;
+  std::map<int, std::string> lost;
+  std::optional<std::string> store_lost;  ///< Why, once it is.
+  std::map<std::string, Bytes, std::less<>> published;
+  std::optional<Clock::time_point> forgotten;  ///< When the store was found to be a new one.
+
+  Leases leases;
+  struct LeasedKey {
+    WorkerId holder = 0;
+    Clock::duration length{};
+  };
+  std::map<std::string, LeasedKey> leased;
+  Clock::time_point next_renewal = Clock::time_point::max();
+};
+
+/// Workers and asks have numbers that no later epoch has.
+struct Relay::State final : RelayEpoch, Backend, std::enable_shared_from_this<Relay::State> {
   State(asio::io_context& context, Uplink& link) : io(context), uplink(link), timer(context) {}
 
-  void forget_everything();
+  /// Forgets everything of the epoch before.
+  void begin(RelayEpoch epoch);
 
   // ---- Workers and their calls (relay.cpp) ----
 
@@ -179,39 +214,9 @@ struct Relay::State final : Backend, std::enable_shared_from_this<Relay::State> 
   Uplink& uplink;
   asio::steady_timer timer;
   Clock::time_point armed = Clock::time_point::max();  ///< When the timer goes off.
-  Place place;
-  Server* server = nullptr;
   const Limits limits;
-
-  std::map<WorkerId, Worker> workers;
-  std::map<ConnectionId, WorkerId> by_connection;
-  std::map<std::uint64_t, WorkerId> by_session;
   WorkerId next_worker = 1;
-  std::deque<std::pair<Clock::time_point, WorkerId>> left;  ///< In the order of leaving.
-  std::set<std::tuple<Clock::time_point, WorkerId, std::uint64_t>> deadlines;
-
-  std::map<AskId, Ask> asks;
   AskId next_ask = 1;
-  std::map<std::string, AskId, std::less<>> alike;
-
-  std::map<RoundKey, Round> rounds;
-  std::vector<RoundKey> to_flush;
-  /// When those that are held go up, complete or not. Some may have done so already.
-  std::set<std::pair<Clock::time_point, RoundKey>> rounds_due;
-  /// The last round of each name that is over: who asks for it again is not held up.
-  std::map<std::pair<wire::Type, std::string>, std::uint64_t> over;
-  std::map<int, std::string> lost;
-  std::optional<std::string> store_lost;  ///< Why, once it is.
-  std::map<std::string, Bytes, std::less<>> published;
-  std::optional<Clock::time_point> forgotten;  ///< When the store was found to be a new one.
-
-  Leases leases;
-  struct LeasedKey {
-    WorkerId holder = 0;
-    Clock::duration length{};
-  };
-  std::map<std::string, LeasedKey> leased;
-  Clock::time_point next_renewal = Clock::time_point::max();
 };
 
 }  // namespace dlaunch::store

@@ -6,6 +6,7 @@
 #include "runtime/base/secret/secret.hpp"
 #include "runtime/store/session/client_session.hpp"
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -14,6 +15,14 @@
 #include <boost/asio/io_context.hpp>
 
 namespace dlaunch::store {
+
+/// Which ranks live on a node, and in what world.
+struct NodePlace {
+  std::uint64_t epoch = 0;
+  int first_rank = 0;
+  int local_size = 1;
+  int world_size = 1;
+};
 
 /// A node's one connection to whoever holds its job's store: asynchronous, on the thread of `io`.
 /// A broken connection is opened again, with jittered backoff and under the same session, and

@@ -6,7 +6,6 @@
 #include "runtime/store/relay/uplink_state.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 
 #include <boost/asio/redirect_error.hpp>
@@ -104,7 +103,7 @@ asio::awaitable<std::vector<Address>> Uplink::State::look_up() {
     Resolver::results_type found;
   };
   const auto lookup = std::make_shared<Lookup>();
-  const std::string what = "looking up the host name '" + options.host + "'";
+  const std::string what = "looking up the host name " + in_quotes(options.host);
   resolver.async_resolve(options.host, std::to_string(options.port), Resolver::numeric_service,
                          [self = shared_from_this(), lookup](const auto& error, auto found) {
                            *lookup = {true, error, std::move(found)};

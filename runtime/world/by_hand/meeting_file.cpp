@@ -3,6 +3,7 @@
 #include "runtime/base/os/identity.hpp"
 #include "runtime/base/os/random.hpp"
 #include "runtime/base/os/socket.hpp"
+#include "runtime/base/phrases.hpp"
 
 #include <dlaunch/error.hpp>
 
@@ -10,7 +11,6 @@
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
-#include <cstring>
 #include <sstream>
 
 #include <fcntl.h>
@@ -31,7 +31,8 @@ bool read_number(std::string_view text, T& value) {
 }
 
 Error file_error(const std::string& doing, const std::string& path, int error) {
-  return Error(Errc::unreachable, doing + " the meeting file '" + path + "': " + errno_text(error));
+  return Error(Errc::unreachable,
+               doing + " the meeting file " + in_quotes(path) + ": " + errno_text(error));
 }
 
 /// Gives the temporary file its name in one step, on NFS as well. Two ranks 0 that start at once
@@ -53,7 +54,7 @@ void place_file(const std::string& path, const std::string& temporary, bool repl
   throw file_error("writing", path, error);
 }
 
-std::string write_temporary(const std::string& path, const Meeting& meeting) {
+std::string write_temporary(const std::string& path, const MeetingRecord& meeting) {
   const std::string temporary = path + "." + meeting.nonce;
   const unique_fd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   const std::string text = to_text(meeting);
@@ -68,7 +69,7 @@ std::string write_temporary(const std::string& path, const Meeting& meeting) {
 
 }  // namespace
 
-std::string to_text(const Meeting& meeting) {
+std::string to_text(const MeetingRecord& meeting) {
   std::ostringstream text;
   text << title << "\nhost " << meeting.host << "\nport " << meeting.port << "\nnonce "
        << meeting.nonce << "\nhostname " << meeting.hostname << "\npid " << meeting.pid
@@ -76,8 +77,8 @@ std::string to_text(const Meeting& meeting) {
   return text.str();
 }
 
-std::optional<Meeting> meeting_from(std::string_view text) {
-  Meeting meeting;
+std::optional<MeetingRecord> meeting_from(std::string_view text) {
+  MeetingRecord meeting;
   const auto line = [&]() -> std::optional<std::string_view> {
     const auto end = text.find('\n');
     if (end == std::string_view::npos) return std::nullopt;
@@ -108,8 +109,8 @@ std::optional<Meeting> meeting_from(std::string_view text) {
   return meeting;
 }
 
-Meeting meeting_of_this_process() {
-  Meeting meeting;
+MeetingRecord meeting_of_this_process() {
+  MeetingRecord meeting;
   meeting.nonce = random_hex(32);
   meeting.hostname = own_hostname();
   meeting.pid = ::getpid();
@@ -118,7 +119,7 @@ Meeting meeting_of_this_process() {
   return meeting;
 }
 
-bool is_known_gone(const Meeting& meeting) {
+bool is_known_gone(const MeetingRecord& meeting) {
   if (meeting.machine.empty() || meeting.machine != machine_id()) return false;
   const auto started = start_time_of(meeting.pid);
   if (started) return *started != meeting.started;
@@ -126,7 +127,7 @@ bool is_known_gone(const Meeting& meeting) {
   return ::kill(static_cast<pid_t>(meeting.pid), 0) == 0 || errno != EPERM;
 }
 
-std::optional<Meeting> read_meeting(const std::string& path) {
+std::optional<MeetingRecord> read_meeting(const std::string& path) {
   const unique_fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd) {
     if (errno == ENOENT) return std::nullopt;
@@ -138,16 +139,16 @@ std::optional<Meeting> read_meeting(const std::string& path) {
   if (size == 0) return std::nullopt;  // Made by mktemp, say; rank 0 has not written it yet.
   const auto meeting = meeting_from({text.data(), static_cast<std::size_t>(size)});
   if (!meeting) {
-    throw Error(Errc::misuse, "the meeting file '" + path +
-                                  "' holds something else: file:// needs a path of its own");
+    throw Error(Errc::misuse, "the meeting file " + in_quotes(path) +
+                                  " holds something else: file:// needs a path of its own");
   }
   return meeting;
 }
 
-void write_meeting(const std::string& path, const Meeting& meeting) {
+void write_meeting(const std::string& path, const MeetingRecord& meeting) {
   const auto before = read_meeting(path);
   if (before && !is_known_gone(*before) && before->machine == meeting.machine) {
-    throw Error(Errc::refused, "the meeting file '" + path + "' belongs to pid " +
+    throw Error(Errc::refused, "the meeting file " + in_quotes(path) + " belongs to pid " +
                                    std::to_string(before->pid) + " on " + before->hostname +
                                    ", which is alive: another rank 0, or another job, uses it");
   }
@@ -156,7 +157,7 @@ void write_meeting(const std::string& path, const Meeting& meeting) {
   place_file(path, write_temporary(path, meeting), replace);
 }
 
-void remove_meeting(const std::string& path, const Meeting& meeting) noexcept {
+void remove_meeting(const std::string& path, const MeetingRecord& meeting) noexcept {
   try {
     if (read_meeting(path) == meeting) ::unlink(path.c_str());
   } catch (const std::exception&) {

@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <charconv>
 #include <iterator>
-#include <optional>
 #include <utility>
 
 #include <poll.h>

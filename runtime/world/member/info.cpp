@@ -186,7 +186,7 @@ std::int64_t parse_number(const std::string& name, const std::string& text, std:
   const char* end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, value);
   if (error != std::errc() || stop != end || value < low || value > high) {
-    throw Error(Errc::misuse, name + " is '" + text + "', which is not a number from " +
+    throw Error(Errc::misuse, name + " is " + in_quotes(text) + ", which is not a number from " +
                                   std::to_string(low) + " to " + std::to_string(high));
   }
   return value;

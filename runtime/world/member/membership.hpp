@@ -20,7 +20,7 @@ namespace dlaunch {
 struct PeerLoss {
   int rank = -1;
   std::string host;
-  std::string cause;  ///< "killed by SIGKILL", "exited with 3", "exited 0 before the others".
+  std::string cause;  ///< "killed by SIGKILL", "exited with 3", "exited with 0 before the others".
   bool left = false;  ///< It exited with 0: that is no failure unless somebody waits for it.
 };
 

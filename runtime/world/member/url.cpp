@@ -29,7 +29,7 @@ void read_query(std::string_view url, std::string_view query, InitUrl& parsed) {
     } else if (name == "world_size") {
       parsed.world_size = static_cast<int>(parse_number(what, value, 1, world_size_max));
     } else {
-      throw url_error(url, "asks for '" + name + "'; rank and world_size are known");
+      throw url_error(url, "asks for " + in_quotes(name) + "; rank and world_size are known");
     }
   }
 }
@@ -46,8 +46,8 @@ void read_host_port(std::string_view url, std::string_view text, InitUrl& parsed
   if (!bracketed && parsed.host.find(':') != std::string::npos) {
     throw url_error(url, "has an IPv6 address without brackets: write tcp://[address]:port");
   }
-  parsed.port = parse_port("the port in the init URL '" + std::string(url) + "'",
-                           std::string(text.substr(colon + 1)));
+  parsed.port =
+      parse_port("the port in the init URL " + in_quotes(url), std::string(text.substr(colon + 1)));
 }
 
 }  // namespace

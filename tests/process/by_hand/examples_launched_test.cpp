@@ -179,7 +179,7 @@ TEST_CASE("a world that cannot form names the rank it lacks, on all others") {
     // The death may come before the others are members: then they are only stopped.
     if (end == "exit 0") {
       CHECK(process.output().find("rank 1 on ") != std::string::npos);
-      CHECK(process.output().find("was lost while the world was forming: exited 0 before the "
+      CHECK(process.output().find("was lost while the world was forming: exited with 0 before the "
                                   "others") != std::string::npos);
     }
     CHECK(process.output().find("\n  cause : rank 1 ") != std::string::npos);

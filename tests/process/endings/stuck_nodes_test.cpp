@@ -195,7 +195,7 @@ TEST_CASE("who left early is the root cause on every node, whoever else is on it
   const std::string who = "rank " + std::to_string(2 * ranks - 1) + " on ";
   INFO(nodes[0].err() << nodes[1].err());
   CHECK(contains(nodes[0].err(), " lost " + who));
-  CHECK(contains(nodes[0].err(), ": exited 0 before the others"));
+  CHECK(contains(nodes[0].err(), ": exited with 0 before the others"));
   CHECK_FALSE(contains(nodes[0].err(), "closed the connection"));
   for (std::size_t node = 0; node < 2; ++node) {
     // A survivor that was told of it may come first, but not as the cause.

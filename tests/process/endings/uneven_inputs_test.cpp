@@ -259,7 +259,7 @@ TEST_CASE("cases 2 and 3, the plain loop: rank 1 is told who is absent, and why"
       CHECK(ran.said(1, "the reducer's all_reduce #" + std::string(number == 2 ? "6" : "8") +
                             " (gradients of bucket 0, sum, f32, 2 elements): rank 1 lost rank 0 "
                             "on " +
-                            host_name() + ": exited 0 before the others" +
+                            host_name() + ": exited with 0 before the others" +
                             place_of("reducer.ready(0);")));
       // The root cause, on the rank's own node and on another one.
       CHECK(count(ran.text, "\n  cause : rank 0") == nodes);

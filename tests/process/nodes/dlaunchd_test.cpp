@@ -88,6 +88,7 @@ message::Join join(const std::string& node, int nodes) {
   message::Join join;
   join.offer = {node, "host-" + node, 4, std::nullopt, {"127.0.0.1:1"}};
   join.rules.nodes_min = join.rules.nodes_max = nodes;
+  join.rules.join_timeout = std::chrono::minutes(10);
   return join;
 }
 

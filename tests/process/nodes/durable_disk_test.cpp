@@ -161,7 +161,9 @@ TEST_CASE("a state file is checked, saved and restored") {
   CHECK(contains(says({"backup", kept.path, saved}, exit_code::configuration), "is there already"));
   CHECK(contains(says({"check", again}, exit_code::configuration), "cannot be opened"));
   CHECK(says({"restore", saved, again}, 0) == "dlaunchd: restored in '" + again + "'" + all);
-  CHECK(contains(says({"check"}, exit_code::usage), "dlaunchd check FILE"));
+  CHECK(contains(says({"check"}, exit_code::usage), "a word is missing: dlaunchd check FILE"));
+  CHECK(contains(says({"check", kept.path, again}, exit_code::usage), "unexpected argument"));
+  CHECK(contains(says({"backup", "--help"}, 0), "Usage: dlaunchd backup FILE TO"));
 
   Daemon other({"--state", "sqlite:" + again});
   writer.gate.open(address_of(other));

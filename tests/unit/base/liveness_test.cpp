@@ -57,6 +57,8 @@ TEST_CASE("times without an end add up to such a time") {
   CHECK(endless.silence_max() == Clock::duration::max());
   CHECK(endless.host_lost_after() == Clock::duration::max());
   CHECK(endless.returns_within() == Clock::duration::max());
+  CHECK(endless.successor_patience() == Clock::duration::max());
+  CHECK(Liveness::of(Clock::duration::max() / 2, 3).lease == Clock::duration::max());
 }
 
 TEST_CASE("the manual tells the default times") {

@@ -237,8 +237,8 @@ TEST_CASE("a rank that left in good order hurts nobody who does not need it") {
         if (comm->rank() == 0) {
           comm->broadcast(floats(8), 0);
           comm.reset();
-          links[1]->lose({0, "here", "exited 0 before the others", true});
-          links[2]->lose({0, "here", "exited 0 before the others", true});
+          links[1]->lose({0, "here", "exited with 0 before the others", true});
+          links[2]->lose({0, "here", "exited with 0 before the others", true});
           left.set();
           return;
         }
@@ -363,7 +363,7 @@ TEST_CASE("what a rank had sent when it left comes, however late") {
         std::vector<std::uint8_t> data(bytes, world.rank() == 0 ? 7 : 0);
         if (world.rank() == 0) return comm.send(data, 1);
         static_cast<void>(comm.probe(0));
-        links[1]->lose({0, "here", "exited 0 before the others", true});
+        links[1]->lose({0, "here", "exited with 0 before the others", true});
         comm.recv(data, 0);
         CHECK(data == std::vector<std::uint8_t>(bytes, 7));
       },

@@ -52,7 +52,7 @@ life::Event parse_event(const Words& words) {
 }
 
 struct Print {
-  std::string operator()(const life::Place&) { return "place"; }
+  std::string operator()(const life::FindPlace&) { return "place"; }
   std::string operator()(const life::Begin&) { return "begin"; }
   std::string operator()(const life::Decline& e) { return "decline " + std::to_string(e.epoch); }
   std::string operator()(const life::Stop& e) {

@@ -44,8 +44,8 @@ Rules rules_of(const Words& words) {
 
 /// "2:7": epoch 7 of incarnation 2, in which this node has the ranks 2 and 3; it is the second of
 /// so many nodes.
-Admitted admission(const std::string& epoch, bool hosted, int nodes = 1) {
-  Admitted admitted;
+rendezvous::Admitted admission(const std::string& epoch, bool hosted, int nodes = 1) {
+  rendezvous::Admitted admitted;
   admitted.admission.node_count = nodes;
   admitted.admission.node_rank = nodes > 1 ? 1 : 0;
   admitted.admission.incarnation = std::stoull(epoch);
@@ -85,7 +85,7 @@ Event parse_event(const Words& words) {
   }
   // "succession 7 1 b:1 2 c:1": node ranks, and where they would host.
   if (name == "succession") {
-    Succession succession{std::stoull(words.at(1)), {}};
+    rendezvous::Succession succession{std::stoull(words.at(1)), {}};
     for (std::size_t i = 2; i + 1 < words.size(); i += 2) {
       succession.order.push_back({number(i), words[i + 1]});
     }

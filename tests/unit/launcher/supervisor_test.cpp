@@ -129,6 +129,7 @@ struct Print {
 
 SupervisorRules parse_rules(const Words& words) {
   SupervisorRules rules;
+  rules.shutdown_timeout = std::chrono::seconds(30);
   for (std::size_t i = 1; i < words.size(); ++i) {
     const auto eq = words[i].find('=');
     const std::string key = words[i].substr(0, eq);
@@ -181,6 +182,7 @@ TEST_CASE("every state answers every event, and an attempt ends once") {
     SupervisorRules rules;
     rules.workers = 1 + static_cast<int>(random() % 4);
     rules.peers_elsewhere = random() % 2 == 0;
+    rules.shutdown_timeout = std::chrono::seconds(30);
     if (random() % 4 == 0) rules.ready_timeout = std::chrono::seconds(5);
     rules.continue_on_failure = random() % 3 == 0;
     Supervisor supervisor(rules);

@@ -132,3 +132,20 @@ TEST_CASE("an id that was in use before a restart is its nodes' first") {
   second.tell(ended(b.holding->epoch));
   CHECK(first.hear<message::Finished>().exit_code == 0);
 }
+
+TEST_CASE("others wait for those nodes no longer than their own keep-alive says") {
+  MemoryJournal journal;
+  {
+    ServiceThread service({}, &journal);
+    const Pair pair(service, "j", 1);
+  }
+  ServiceThread service({}, &journal);
+  AgentPeer agent(service.address, "j", 9);
+  agent.welcome();
+  message::Join join = node("other", 1);
+  join.rules.liveness = Liveness::of(std::chrono::milliseconds(100), 5);
+  const auto began = Clock::now();
+  agent.tell(join);
+  agent.hear<message::Admitted>();
+  CHECK(Clock::now() - began < Liveness().comes_back_within() - std::chrono::seconds(3));
+}

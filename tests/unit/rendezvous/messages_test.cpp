@@ -227,7 +227,7 @@ TEST_CASE("the successors of a host") {
   REQUIRE(standby);
   CHECK(standby->epoch == 7);
   CHECK(standby->address == "10.0.0.2:4000");
-  message::Succession succession{7, {{1, "10.0.0.2:4000"}, {3, "[fd00::4]:5000"}}};
+  message::Succession succession{{7, {{1, "10.0.0.2:4000"}, {3, "[fd00::4]:5000"}}}};
   const auto decoded = message::decode<message::Succession>(payload_of(succession));
   REQUIRE(decoded);
   CHECK(decoded->epoch == 7);

@@ -43,6 +43,8 @@ class BigJob {
     rules_.nodes_min = nodes_min;
     rules_.nodes_max = nodes;
     rules_.max_restarts = max_restarts;
+    rules_.join_timeout = std::chrono::minutes(10);
+    rules_.last_call = std::chrono::seconds(30);
     alive_.assign(static_cast<std::size_t>(nodes), true);
   }
 
@@ -155,7 +157,7 @@ class BigJob {
     phase.out_bytes += messages * bytes;
     phase.biggest = std::max(phase.biggest, bytes);
   }
-  void count(const Admit& e) { count(1, size_of(message::Admitted{false, e.admission})); }
+  void count(const Admit& e) { count(1, size_of(message::Admitted{{false, e.admission}})); }
   void count(const Refuse& e) { count(1, size_of(message::Refused{e})); }
   void count(const Stop& e) { count(1, size_of(message::Stopped{e})); }
   void count(const RanksLost& e) { count(here_, size_of(message::RanksLost{e})); }

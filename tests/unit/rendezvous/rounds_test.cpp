@@ -132,6 +132,10 @@ Event random_event(std::mt19937& random, const Rounds& rounds, const JobRules& r
   return choices.at(pick);
 }
 
+JobRules rules_for(int nodes) {
+  return {.nodes_min = nodes, .nodes_max = nodes, .join_timeout = 10min};
+}
+
 }  // namespace
 
 TEST_CASE("rounds transcripts") {
@@ -193,7 +197,7 @@ TEST_CASE("numbers that make no sense are refused, and overflow nothing") {
     CHECK(rounds.status().nodes.empty());
     return effects.size() == 1 && std::holds_alternative<Refuse>(effects[0]);
   };
-  JobRules good;
+  const JobRules good = rules_for(1);
   CHECK(refused(offer("a", 0), good));
   CHECK(refused(offer("a", -1), good));
   CHECK(refused(offer("a", big), good));
@@ -233,8 +237,7 @@ TEST_CASE("timeouts without an end are none") {
 }
 
 TEST_CASE("only node rank 0 gets the roster, and all get its store's addresses") {
-  JobRules rules;
-  rules.nodes_min = rules.nodes_max = 2;
+  JobRules rules = rules_for(2);
   Rounds rounds(41);
   NodeOffer a = offer("a", 3);
   a.store_addresses = {"10.0.0.1:29500", "[fd00::1]:29500"};
@@ -254,8 +257,7 @@ TEST_CASE("only node rank 0 gets the roster, and all get its store's addresses")
 }
 
 TEST_CASE("what it looks like from outside") {
-  JobRules rules;
-  rules.nodes_min = rules.nodes_max = 2;
+  JobRules rules = rules_for(2);
   Rounds rounds;
   CHECK(rounds.status().state == JobStatus::State::gathering);
   CHECK(!rounds.next_deadline());
@@ -325,8 +327,7 @@ Said said_by(Session node, const std::vector<Fact>& facts, const std::vector<int
 
 /// How a job of three nodes with two ranks each ends, where the nodes' words come in this order.
 std::string end_in_order(const std::vector<Said>& nodes, const std::vector<std::size_t>& order) {
-  JobRules rules;
-  rules.nodes_min = rules.nodes_max = 3;
+  JobRules rules = rules_for(3);
   Rounds rounds;
   for (Session node = 1; node <= 3; ++node) {
     rounds.step(Join{node, offer(std::string(1, static_cast<char>('a' + node - 1)), 2), rules, {}},
@@ -416,8 +417,7 @@ TEST_CASE("the root cause and the code are the same in whatever order the nodes 
 }
 
 TEST_CASE("what was known of an epoch's ranks is not believed of the next one's") {
-  JobRules rules;
-  rules.nodes_min = rules.nodes_max = 2;
+  JobRules rules = rules_for(2);
   rules.max_restarts = 1;
   Rounds rounds;
   rounds.step(Join{1, offer("a"), rules, {}}, at(1h));

@@ -27,21 +27,21 @@ class Path {
   std::string text_;
 };
 
-Meeting own_meeting() {
-  Meeting meeting = meeting_of_this_process();
+MeetingRecord own_meeting() {
+  MeetingRecord meeting = meeting_of_this_process();
   meeting.host = "127.0.0.1";
   meeting.port = 4711;
   return meeting;
 }
 
 /// A meeting whose writer has ended.
-Meeting gone_meeting() {
+MeetingRecord gone_meeting() {
   const pid_t child = ::fork();
   if (child == 0) {
     ::pause();
     ::_exit(0);
   }
-  Meeting meeting = own_meeting();
+  MeetingRecord meeting = own_meeting();
   meeting.pid = child;
   meeting.started = start_time_of(child).value();
   ::kill(child, SIGKILL);
@@ -62,7 +62,7 @@ std::string refusal(const auto& act, Errc code) {
 }  // namespace
 
 TEST_CASE("a meeting reads back as it was written, and nothing else does") {
-  const Meeting meeting = own_meeting();
+  const MeetingRecord meeting = own_meeting();
   const std::string text = to_text(meeting);
   CHECK(meeting_from(text) == meeting);
   for (std::size_t size = 0; size < text.size(); ++size) {
@@ -73,12 +73,12 @@ TEST_CASE("a meeting reads back as it was written, and nothing else does") {
 
 TEST_CASE("this process lives, an ended one is known to be gone, another machine's is not") {
   CHECK_FALSE(is_known_gone(own_meeting()));
-  Meeting gone = gone_meeting();
+  MeetingRecord gone = gone_meeting();
   CHECK(is_known_gone(gone));
   gone.machine = "another";
   CHECK_FALSE(is_known_gone(gone));
   // The pid was given to somebody else since.
-  Meeting reused = own_meeting();
+  MeetingRecord reused = own_meeting();
   ++reused.started;
   CHECK(is_known_gone(reused));
 }
@@ -86,11 +86,11 @@ TEST_CASE("this process lives, an ended one is known to be gone, another machine
 TEST_CASE("the file is written once, replaced when stale, and removed by its writer alone") {
   const Path path;
   CHECK_FALSE(read_meeting(*path));
-  const Meeting stale = gone_meeting();
+  const MeetingRecord stale = gone_meeting();
   write_meeting(*path, stale);
   CHECK(read_meeting(*path) == stale);
 
-  const Meeting mine = own_meeting();
+  const MeetingRecord mine = own_meeting();
   write_meeting(*path, mine);
   CHECK(read_meeting(*path) == mine);
 
