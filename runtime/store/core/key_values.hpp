@@ -1,6 +1,7 @@
 #pragma once
 
 #include "runtime/store/core/effects.hpp"
+#include "runtime/store/core/losses.hpp"
 #include "runtime/store/core/operation_table.hpp"
 
 #include <chrono>
@@ -141,9 +142,10 @@ class KeyValues {
                   std::span<const int> contributors, std::span<const BytesView> blobs,
                   Clock::time_point deadline, Effects& out);
 
-  /// This contributor will not come any more: every aggregate of `count` contributors that lacks it
-  /// is refused with Errc::peer_lost and `why`, those that wait now and those that begin later.
-  void lose_contributor(int contributor, int count, std::string_view why, Effects& out);
+  /// These contributors will not come any more: every aggregate of `world` contributors that lacks
+  /// one of them is refused with Errc::peer_lost, those that wait now and those that begin later:
+  /// "rank 3 " and `why`.
+  void lose(Contributors lost, int world, std::string_view why, Effects& out);
 
   /// Ends that client's wait or watch without an answer; true if there was one.
   bool cancel(Caller by);

@@ -5,6 +5,7 @@
 #include "runtime/store/core/key_map.hpp"
 #include "runtime/store/core/key_values.hpp"
 #include "runtime/store/core/leases.hpp"
+#include "runtime/store/core/losses.hpp"
 #include "runtime/store/core/waits.hpp"
 
 #include <deque>
@@ -41,12 +42,7 @@ struct KeyValues::State {
   Waits waits;
   Leases leases;
   Aggregates barriers, gathers;
-  struct LostContributor {
-    int contributor = 0;
-    int count = 0;
-    std::string why;
-  };
-  std::vector<LostContributor> lost;
+  Losses losses;
   /// Waits for many keys, of which the one that they listened to has come: there are many names to
   /// look at, so they are looked at a few in each tick.
   std::deque<Waits::Id> woken;
@@ -64,7 +60,7 @@ struct KeyValues::State {
     return map.contains(key) || (!queues.empty() && queues.contains(key));
   }
   std::size_t total_bytes() const {
-    return bytes + barriers.bytes() + gathers.bytes() + waits.bytes();
+    return bytes + barriers.bytes() + gathers.bytes() + waits.bytes() + losses.bytes();
   }
   /// What all this takes in memory, about: a short key takes more than its bytes.
   std::size_t held_bytes() const;
@@ -92,8 +88,8 @@ struct KeyValues::State {
   std::size_t look_at(Waits::Id id, std::size_t names, Effects& out);
   void aggregate(PendingWait::Kind kind, Caller by, const Aggregates::Contribution& what,
                  Clock::time_point deadline, Effects& out);
-  /// The one who keeps the open round of this aggregate from ever being complete, if known.
-  const LostContributor* hopeless(PendingWait::Kind kind, std::string_view name) const;
+  /// Who keeps the open round of this aggregate from ever being complete; nullopt: nobody known.
+  std::optional<std::string> hopeless(PendingWait::Kind kind, std::string_view name) const;
   /// Looks at so many names of a wait that is over, and answers it when it has seen what is
   /// missing.
   std::size_t time_out(Waits::Id id, std::size_t names, Effects& out);

@@ -1,0 +1,65 @@
+// What is large, or of which there are many, does not cost the others their time or their memory.
+#include "runtime/store/core/key_values.hpp"
+
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+using namespace dlaunch;
+using namespace dlaunch::store;
+using namespace std::chrono_literals;
+
+namespace {
+
+const Clock::time_point start{};
+constexpr auto never = Clock::time_point::max();
+constexpr Caller a{1, 1}, b{2, 1}, c{3, 1};
+
+}  // namespace
+
+TEST_CASE("the loss of very many contributors looks at each barrier once") {
+  KeyValues values;
+  Effects out;
+  const int first[] = {0};
+  constexpr std::uint64_t barriers = 4000;
+  for (std::uint64_t i = 0; i < barriers; ++i) {
+    values.barrier({2, i}, "pair " + std::to_string(i), 0, 2, first, never, out);
+  }
+  values.barrier(c, "all", 0, 1 << 20, first, never, out);
+  REQUIRE(out.empty());
+  values.lose({0, 1 << 20}, 1 << 20, "on b is lost", out);
+  REQUIRE(out.size() == 1);
+  CHECK(std::get<Refused>(out.front().answer).reason == "rank 1 on b is lost");
+  out.clear();
+  // One after the other, and again: they become one range.
+  for (int lost = 0; lost < 200'000; ++lost) {
+    values.lose({lost % 100'000}, 100'000, "on b is lost", out);
+  }
+  values.barrier(c, "later", 0, 100'000, first, never, out);
+  REQUIRE(out.size() == 1);
+  CHECK(std::get<Refused>(out.front().answer).reason == "rank 1 on b is lost");
+}
+
+TEST_CASE("of those that are lost each keeps the reason that was given first") {
+  KeyValues values;
+  Effects out;
+  values.lose({4, 2}, 10, "is the first", out);
+  values.lose({2, 6}, 10, "is the second", out);
+  values.lose({0, 10}, 10, "is the third", out);
+  std::string reasons;
+  for (int absent = 0; absent < 10; ++absent) {
+    std::vector<int> others;
+    for (int i = 0; i < 10; ++i) {
+      if (i != absent) others.push_back(i);
+    }
+    out.clear();
+    values.barrier(a, "b " + std::to_string(absent), 0, 10, others, never, out);
+    REQUIRE(out.size() == 1);
+    reasons += std::get<Refused>(out.front().answer).reason + "; ";
+  }
+  CHECK(reasons ==
+        "rank 0 is the third; rank 1 is the third; rank 2 is the second; rank 3 is the second; "
+        "rank 4 is the first; rank 5 is the first; rank 6 is the second; rank 7 is the second; "
+        "rank 8 is the third; rank 9 is the third; ");
+}
