@@ -66,6 +66,7 @@ void Aggregates::finish(std::string_view name, Aggregate& aggregate) {
   alike->second.erase(alike->second.find(name));
   if (alike->second.empty()) open_.erase(alike);
   bytes_ -= held_by(aggregate) + name.size() + open_bytes;
+  if (aggregate.last) block_bytes_ -= aggregate.last->size();
   std::size_t size = 0;
   for (const auto& [contributor, blob] : aggregate.blobs)
     size += sizeof(std::uint32_t) + blob.size();
@@ -75,7 +76,7 @@ void Aggregates::finish(std::string_view name, Aggregate& aggregate) {
     aggregate.last_too_big = "all contributions together have " + std::to_string(size) +
                              " bytes, more than " + std::to_string(block_bytes_max_);
   } else if (!aggregate.blobs.empty()) {
-    aggregate.last = join(aggregate.blobs, size);
+    aggregate.last = counted(join(aggregate.blobs, size), memory_);
   }
   aggregate.has_last = true;
   ++aggregate.round;
@@ -83,6 +84,7 @@ void Aggregates::finish(std::string_view name, Aggregate& aggregate) {
   aggregate.blobs.clear();
   aggregate.blobs.shrink_to_fit();
   bytes_ += held_by(aggregate);
+  if (aggregate.last) block_bytes_ += aggregate.last->size();
 }
 
 Aggregates::Verdict Aggregates::contribute(const Contribution& what) {
@@ -118,7 +120,8 @@ void Aggregates::restore(std::string_view name, std::uint64_t round,
   Aggregate& aggregate = at->second;
   aggregate.round = round + 1;
   aggregate.has_last = true;
-  aggregate.last = std::move(block);
+  aggregate.last = counted(std::move(block), memory_);
+  if (aggregate.last) block_bytes_ += aggregate.last->size();
   aggregate.last_too_big = too_big;
   bytes_ += name.size() + sizeof(Aggregate) + held_by(aggregate);
 }

@@ -38,8 +38,10 @@ class Aggregates {
     std::string too_big;
   };
 
-  /// `block_bytes_max` limits what one round may gather.
-  explicit Aggregates(std::size_t block_bytes_max) : block_bytes_max_(block_bytes_max) {}
+  /// `block_bytes_max` limits what one round may gather; `memory` counts each block, which outlives
+  /// its round where somebody is still to get it.
+  Aggregates(std::size_t block_bytes_max, std::shared_ptr<MemoryBudget> memory)
+      : block_bytes_max_(block_bytes_max), memory_(std::move(memory)) {}
 
   Verdict contribute(const Contribution& what);
   /// The round of that name is complete, with this outcome, and nobody has arrived since. To be
@@ -54,6 +56,8 @@ class Aggregates {
   /// The names with an open round of `world` that lacks one of these, and the first that it lacks.
   std::vector<std::pair<std::string, int>> lacking(Contributors these, int world) const;
   std::size_t bytes() const { return bytes_; }
+  /// Of them, those of the last rounds' blocks.
+  std::size_t block_bytes() const { return block_bytes_; }
 
  private:
   struct Aggregate {
@@ -70,7 +74,8 @@ class Aggregates {
   static std::size_t held_by(const Aggregate& aggregate);
 
   std::size_t block_bytes_max_;
-  std::size_t bytes_ = 0;
+  const std::shared_ptr<MemoryBudget> memory_;
+  std::size_t bytes_ = 0, block_bytes_ = 0;
   ByName<Aggregate> aggregates_;
   std::map<int, std::set<std::string, std::less<>>> open_;  ///< By the count of contributors.
 };

@@ -2,6 +2,7 @@
 
 #include "runtime/store/core/effects.hpp"
 #include "runtime/store/core/losses.hpp"
+#include "runtime/store/core/memory_budget.hpp"
 #include "runtime/store/core/operation_table.hpp"
 
 #include <chrono>
@@ -10,46 +11,9 @@
 #include <optional>
 #include <span>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 namespace dlaunch::store {
-
-/// What all that shares it may hold together, in bytes, as far as it is counted: namespaces, the
-/// answers that wait to be read, and what has come in and is not taken up yet. Not thread-safe.
-struct MemoryBudget {
-  std::size_t max = ~std::size_t{0};
-  std::size_t used = 0;
-  std::uint64_t refused = 0;  ///< Requests for which there was no room.
-
-  bool has_room(std::size_t more) const { return used <= max && more <= max - used; }
-};
-
-/// What the budget counts of one holder, for as long as that lives.
-class MemoryCharge {
- public:
-  MemoryCharge() = default;
-  /// Null: nobody counts.
-  explicit MemoryCharge(std::shared_ptr<MemoryBudget> budget) : budget_(std::move(budget)) {}
-  MemoryCharge(MemoryCharge&& other) noexcept
-      : budget_(std::move(other.budget_)), bytes_(std::exchange(other.bytes_, 0)) {}
-  MemoryCharge& operator=(MemoryCharge&& other) noexcept {
-    std::swap(budget_, other.budget_);
-    std::swap(bytes_, other.bytes_);
-    return *this;
-  }
-  ~MemoryCharge() { set(0); }
-
-  void set(std::size_t bytes) {
-    if (budget_ != nullptr) budget_->used += bytes - bytes_;
-    bytes_ = bytes;
-  }
-  std::size_t bytes() const { return bytes_; }
-
- private:
-  std::shared_ptr<MemoryBudget> budget_;
-  std::size_t bytes_ = 0;
-};
 
 /// Limits of one namespace; what exceeds them is refused with a sentence.
 struct Limits {

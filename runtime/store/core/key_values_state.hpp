@@ -9,6 +9,7 @@
 #include "runtime/store/core/waits.hpp"
 
 #include <deque>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -31,7 +32,7 @@ struct KeyValues::State {
   };
 
   explicit State(const Limits& l)
-      : limits(l), barriers(l.gathered_bytes), gathers(l.gathered_bytes) {}
+      : limits(l), barriers(l.gathered_bytes, l.memory), gathers(l.gathered_bytes, l.memory) {}
 
   using Map = KeyMap<Entry>;
 
@@ -79,6 +80,8 @@ struct KeyValues::State {
   Entry& put(Map::iterator at, std::string_view key, BytesView value, Effects& out);
   /// After a value was replaced or created: `before` is what watchers saw last.
   void changed(Map::iterator entry, bool created, std::optional<BytesView> before, Effects& out);
+  /// One block for so many readers of this value; null where each is to have a copy.
+  std::shared_ptr<const Bytes> block_for(std::size_t readers, const Bytes& value) const;
   void unlease(std::string_view key, Entry& entry);
   bool remove(std::string_view key, Effects& out);
   void wake(std::string_view key, const Entry& entry, Effects& out);

@@ -45,9 +45,10 @@ bool KeyValues::State::may_wait(const PendingWait& wait, Effects& out) const {
 void KeyValues::State::wake(std::string_view key, const Entry& entry, Effects& out) {
   const auto* listeners = waits.listeners(Channel::exists, key);
   if (listeners == nullptr) return;
+  const auto block = block_for(listeners->size(), entry.value);
   for (const Waits::Id id : std::vector(listeners->begin(), listeners->end())) {
     if (waits.find(id)->kind == Kind::value) {
-      answer(out, waits.take(id).by, Found{entry.value});
+      answer(out, waits.take(id).by, Found{entry.value, block});
     } else {
       one_of_keys_came(id, out);
     }

@@ -1,7 +1,10 @@
 // What is large, or of which there are many, does not cost the others their time or their memory.
 #include "runtime/store/core/key_values.hpp"
 
+#include <array>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -62,4 +65,56 @@ TEST_CASE("of those that are lost each keeps the reason that was given first") {
         "rank 0 is the third; rank 1 is the third; rank 2 is the second; rank 3 is the second; "
         "rank 4 is the first; rank 5 is the first; rank 6 is the second; rank 7 is the second; "
         "rank 8 is the third; rank 9 is the third; ");
+}
+
+TEST_CASE("a large value that many wait for is one block, counted until nobody holds it") {
+  Limits limits;
+  limits.memory = std::make_shared<MemoryBudget>();
+  KeyValues values(limits);
+  Effects out;
+  constexpr std::size_t size = 1u << 20;
+  for (std::uint64_t client = 2; client < 66; ++client) {
+    values.wait_get({client, 1}, "k", never, out);
+    values.watch({client, 2}, "k", out);
+  }
+  values.settle();
+  const std::size_t before = limits.memory->used();
+  values.set(a, "k", Bytes(size), out);
+  values.settle();
+  REQUIRE(out.size() == 129);
+  const auto& watched = std::get<Changed>(out[1].answer);
+  const auto& found = std::get<Found>(out[65].answer);
+  REQUIRE(watched.block);
+  REQUIRE(found.block);
+  CHECK(watched.block->size() == size);
+  CHECK(found.block->size() == size);
+  CHECK(found.block.use_count() == 64);
+  CHECK(limits.memory->used() >
+        before + 3 * size - 100'000);  // The value, and a block of each kind.
+  CHECK(limits.memory->used() < before + 3 * size + 100'000);
+  out.clear();
+  values.settle();
+  CHECK(limits.memory->used() < before + size + 100'000);
+}
+
+TEST_CASE("a gathered block is counted once, and as long as somebody is still to get it") {
+  Limits limits;
+  limits.memory = std::make_shared<MemoryBudget>();
+  KeyValues values(limits);
+  Effects out;
+  constexpr std::size_t size = 1u << 20;
+  const Bytes large(size);
+  const int only[] = {0};
+  const auto gather = [&](std::uint64_t round, BytesView blob) {
+    values.all_gather(a, "g", round, 1, only, std::array{blob}, never, out);
+    values.settle();
+  };
+  gather(0, large);
+  CHECK(limits.memory->used() > size);
+  CHECK(limits.memory->used() < size + 10'000);
+  const Effects slow = std::exchange(out, {});
+  gather(1, {});  // The next round: the store itself holds the block no more.
+  gather(2, {});
+  CHECK(limits.memory->used() > size);
+  CHECK(limits.memory->used() < size + 10'000);
 }
