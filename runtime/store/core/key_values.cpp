@@ -77,7 +77,7 @@ std::string KeyValues::State::memory_objection(std::size_t more) const {
 
 std::size_t KeyValues::State::held_bytes() const {
   return total_bytes() - barriers.block_bytes() - gathers.block_bytes() +
-         map.size() * key_overhead + queued * queued_overhead;
+         map.size() * key_overhead + queued * queued_overhead + leases.bytes();
 }
 
 std::string KeyValues::State::objection(Map::iterator at, std::string_view key,
@@ -206,7 +206,9 @@ void KeyValues::renew(std::uint64_t owner, Clock::time_point now) {
 
 void KeyValues::end_leases(std::uint64_t owner, Effects& out) {
   state_->kept.clear();
-  for (const std::string& key : state_->leases.end(owner)) state_->remove(key, out);
+  for (const std::string& key : state_->leases.end(owner, leases_at_once)) {
+    state_->remove(key, out);
+  }
 }
 
 void KeyValues::end_leases(Caller by, std::span<const std::string_view> keys, std::uint64_t owner,

@@ -56,7 +56,8 @@ class KeyValues {
   void set_leased(Caller by, std::string_view key, BytesView value, std::uint64_t owner,
                   Clock::duration lease, Clock::time_point now, Effects& out);  // Done
   void renew(std::uint64_t owner, Clock::time_point now);
-  /// The owner says goodbye: its leased keys go at once.
+  /// The owner says goodbye: its leased keys go at once, or, where they are many, with the next
+  /// ticks.
   void end_leases(std::uint64_t owner, Effects& out);
   /// The same for these keys, as far as they are the owner's. Number: how many were.
   void end_leases(Caller by, std::span<const std::string_view> keys, std::uint64_t owner,

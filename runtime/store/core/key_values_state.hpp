@@ -18,6 +18,9 @@
 /// The inside of KeyValues, for the files that implement it and nobody else.
 namespace dlaunch::store {
 
+/// So many leased keys are removed at once; the others have their turn before more are.
+constexpr std::size_t leases_at_once = 1024;
+
 inline void answer(Effects& out, Caller to, Answer what) {
   out.push_back({to, std::move(what), true});
 }

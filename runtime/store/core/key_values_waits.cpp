@@ -18,7 +18,6 @@ using Kind = PendingWait::Kind;
 /// neither a tick nor a request looks at more than so many before the others have their turn.
 constexpr std::size_t names_at_once = 64;
 constexpr std::size_t names_per_tick = 2048;
-constexpr std::size_t leases_per_tick = 1024;
 
 std::string lost_text(int rank, std::string_view why) {
   return "rank " + std::to_string(rank) + " " + std::string(why);
@@ -398,7 +397,7 @@ void KeyValues::tick(Clock::time_point now, Effects& out) {
        next = s.waits.earliest()) {
     looked_at += s.time_out(next->second, names_per_tick - looked_at, out);
   }
-  for (const std::string& key : s.leases.expire(now, leases_per_tick)) s.remove(key, out);
+  for (const std::string& key : s.leases.expire(now, leases_at_once)) s.remove(key, out);
 }
 
 std::optional<Clock::time_point> KeyValues::next_deadline() const {

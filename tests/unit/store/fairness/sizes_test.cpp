@@ -118,3 +118,36 @@ TEST_CASE("a gathered block is counted once, and as long as somebody is still to
   CHECK(limits.memory->used() > size);
   CHECK(limits.memory->used() < size + 10'000);
 }
+
+TEST_CASE("an owner of very many leases costs no more than others, and its goodbye goes in parts") {
+  Limits limits;
+  limits.leases_per_owner = 1u << 20;
+  limits.memory = std::make_shared<MemoryBudget>();
+  KeyValues values(limits);
+  Effects out;
+  constexpr std::size_t leases = 150'000;
+  for (std::size_t i = 0; i < leases; ++i) {
+    const auto length = std::chrono::milliseconds(1000 + i % 1000);
+    values.set_leased(a, "k" + std::to_string(i), {}, 7, length, start, out);
+    values.renew(7, start);
+    out.clear();
+  }
+  values.end_leases(7, out);
+  CHECK(values.size() > leases - 2000);
+  const std::string last = "k" + std::to_string(leases - 1);
+  values.set(b, last, {}, out);  // It is another's from now on.
+  std::size_t ticks = 0;
+  for (std::size_t before = values.size(); before > 1; before = values.size(), ++ticks) {
+    REQUIRE(values.next_deadline().value_or(never) <= start);
+    out.clear();
+    values.tick(start, out);
+    REQUIRE(values.size() < before);
+    REQUIRE(before - values.size() < 2000);
+  }
+  CHECK(ticks > 100);
+  CHECK_FALSE(values.next_deadline());
+  values.erase(b, last, out);
+  CHECK(std::get<Number>(out.back().answer).value == 1);
+  values.settle();
+  CHECK(limits.memory->used() == 0);
+}
