@@ -368,6 +368,7 @@ std::size_t KeyValues::State::time_out(Waits::Id id, std::size_t most, Effects& 
       const Aggregates& aggregates = wait.kind == Kind::gather ? gathers : barriers;
       auto missing = aggregates.missing(names[0], TimedOut::named_max);
       late = {{}, std::move(missing.first), missing.lacking};
+      looked += missing.steps;
       break;
     }
     case Kind::value:

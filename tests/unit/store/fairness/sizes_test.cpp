@@ -151,3 +151,29 @@ TEST_CASE("an owner of very many leases costs no more than others, and its goodb
   values.settle();
   CHECK(limits.memory->used() == 0);
 }
+
+TEST_CASE("looking for those who are missing counts as work, and does not pass those who are not") {
+  KeyValues values;
+  constexpr int world = 400'000;  // So many that one search is what a tick may do.
+  std::vector<int> others;
+  for (int i = 1; i < world - 1; ++i) others.push_back(i);
+  Effects out;
+  constexpr std::uint64_t barriers = 8;
+  for (std::uint64_t i = 0; i < barriers; ++i) {
+    values.barrier({1, i}, "b " + std::to_string(i), 0, world, others, start, out);
+  }
+  for (std::uint64_t i = 0; i < barriers; ++i) {
+    out.clear();
+    values.tick(start, out);
+    REQUIRE(out.size() == 1);
+    CHECK(std::get<TimedOut>(out[0].answer).contributors == std::vector{0, world - 1});
+  }
+  // With the first there, those behind it are found at once.
+  const int first[] = {0};
+  for (std::uint64_t i = 0; i < barriers; ++i) {
+    values.barrier({1, i}, "b " + std::to_string(i), 0, world, first, start, out);
+  }
+  out.clear();
+  values.tick(start, out);
+  CHECK(out.size() == barriers);
+}
