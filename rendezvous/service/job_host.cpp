@@ -139,12 +139,11 @@ void JobHost::publish_loss(int rank, const std::string& host, const Departure& h
     if (member != rank) tell(where.connection, attempt_.losses.back());
   }
   // After the news, so that whoever waits in a barrier knows by then who is missing.
-  const std::string why =
-      "rank " + std::to_string(rank) + " on " + host + " is lost: " + text_of(how);
+  const std::string why = "on " + host + " is lost: " + text_of(how);
   if (relay_) {
-    relay_->lose_contributor(rank, why);
+    relay_->lose_contributor(rank, "rank " + std::to_string(rank) + " " + why);
   } else {
-    native_->lose_contributor(rank, identity_.world_size, why);
+    native_->lose({rank}, identity_.world_size, why);
   }
 }
 

@@ -164,12 +164,8 @@ void Service::State::apply(Job& job, const RanksLost& effect) {
   });
   if (effect.epoch != job.epoch) return;
   // After the news, so that whoever waits in a barrier knows by then who is missing.
-  for (int rank = effect.first_rank; rank < effect.first_rank + effect.count; ++rank) {
-    server.lose_contributor(
-        rank, job.world_size,
-        "rank " + std::to_string(rank) + " on " + effect.host + " is lost: " + text_of(effect.how),
-        job.space);
-  }
+  server.lose({effect.first_rank, effect.count}, job.world_size,
+              "on " + effect.host + " is lost: " + text_of(effect.how), job.space);
 }
 
 void Service::State::apply(Job& job, const Standing& effect) {

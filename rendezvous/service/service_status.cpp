@@ -90,7 +90,7 @@ Totals Service::totals() const {
   totals.connections = state_->callers.size();
   totals.refused = state_->refusals.counts();
   if (const auto& memory = state_->rules.limits.memory) {
-    totals.memory_used = memory->used;
+    totals.memory_used = memory->used();
     totals.memory_max = memory->max;
     totals.memory_refusals = memory->refused;
   }

@@ -165,6 +165,12 @@ class AgentPeer {
   Bytes answer_;
 };
 
+/// The answer comes when all that was said before has been heard.
+inline void settle(AgentPeer& agent) {
+  agent.tell(message::Heartbeat{});
+  agent.hear<message::Heartbeat>();
+}
+
 inline message::Join node(const std::string& id, int nodes = 2, int max_restarts = 0) {
   message::Join join;
   join.offer = {id, "host-" + id, 1, std::nullopt, {"127.0.0.1:1"}};

@@ -7,6 +7,9 @@
 namespace dlaunch::store {
 namespace {
 
+/// What an open round takes in the table of those, besides its name.
+constexpr std::size_t open_bytes = 80;
+
 /// What one contribution takes.
 std::size_t blob_bytes(BytesView blob) { return blob.size() + sizeof(std::pair<int, Bytes>); }
 
@@ -37,20 +40,32 @@ std::string Aggregates::objection(const Contribution& what, const Aggregate& to)
            " cannot begin, the others are in round " + std::to_string(to.round) +
            "; every rank must make the same calls in the same order";
   }
-  if (what.round == to.round && to.count != 0 && to.count != what.count) {
+  const int count = to.arrived.count();
+  if (what.round == to.round && count != 0 && count != what.count) {
     return name + ": called for " + std::to_string(what.count) + " contributors, but others said " +
-           std::to_string(to.count);
+           std::to_string(count);
   }
   return {};
 }
 
 std::size_t Aggregates::held_by(const Aggregate& aggregate) {
-  std::size_t bytes = aggregate.arrived.size() / 8 + (aggregate.last ? aggregate.last->size() : 0);
+  std::size_t bytes = aggregate.arrived.bytes() + (aggregate.last ? aggregate.last->size() : 0);
   for (const auto& [contributor, blob] : aggregate.blobs) bytes += blob_bytes(blob);
   return bytes;
 }
 
-void Aggregates::finish(Aggregate& aggregate) {
+void Aggregates::open(const Contribution& what, Aggregate& aggregate) {
+  aggregate.arrived = Arrivals(what.count);
+  open_[what.count].emplace(what.name);
+  bytes_ += aggregate.arrived.bytes() + what.name.size() + open_bytes;
+}
+
+void Aggregates::finish(std::string_view name, Aggregate& aggregate) {
+  const auto alike = open_.find(aggregate.arrived.count());
+  alike->second.erase(alike->second.find(name));
+  if (alike->second.empty()) open_.erase(alike);
+  bytes_ -= held_by(aggregate) + name.size() + open_bytes;
+  if (aggregate.last) block_bytes_ -= aggregate.last->size();
   std::size_t size = 0;
   for (const auto& [contributor, blob] : aggregate.blobs)
     size += sizeof(std::uint32_t) + blob.size();
@@ -60,15 +75,15 @@ void Aggregates::finish(Aggregate& aggregate) {
     aggregate.last_too_big = "all contributions together have " + std::to_string(size) +
                              " bytes, more than " + std::to_string(block_bytes_max_);
   } else if (!aggregate.blobs.empty()) {
-    aggregate.last = join(aggregate.blobs, size);
+    aggregate.last = counted(join(aggregate.blobs, size), memory_);
   }
   aggregate.has_last = true;
   ++aggregate.round;
-  aggregate.count = 0;
-  aggregate.arrived_count = 0;
-  aggregate.arrived.clear();
+  aggregate.arrived = {};
   aggregate.blobs.clear();
   aggregate.blobs.shrink_to_fit();
+  bytes_ += held_by(aggregate);
+  if (aggregate.last) block_bytes_ += aggregate.last->size();
 }
 
 Aggregates::Verdict Aggregates::contribute(const Contribution& what) {
@@ -85,25 +100,15 @@ Aggregates::Verdict Aggregates::contribute(const Contribution& what) {
   if (what.round < aggregate.round)
     return {State::over, {}, aggregate.last, aggregate.last_too_big};
 
-  if (aggregate.count == 0) {
-    aggregate.count = what.count;
-    aggregate.arrived.assign(static_cast<std::size_t>(what.count), false);
-    bytes_ += aggregate.arrived.size() / 8;
-  }
+  if (aggregate.arrived.count() == 0) open(what, aggregate);
   for (std::size_t i = 0; i < what.contributors.size(); ++i) {
     const int contributor = what.contributors[i];
-    auto arrived = aggregate.arrived[static_cast<std::size_t>(contributor)];
-    if (arrived) continue;
-    arrived = true;
-    ++aggregate.arrived_count;
-    if (what.blobs.empty()) continue;
+    if (!aggregate.arrived.add(contributor) || what.blobs.empty()) continue;
     aggregate.blobs.emplace_back(contributor, Bytes(what.blobs[i].begin(), what.blobs[i].end()));
     bytes_ += blob_bytes(what.blobs[i]);
   }
-  if (aggregate.arrived_count < aggregate.count) return {State::waiting, {}, nullptr, {}};
-  bytes_ -= held_by(aggregate);
-  finish(aggregate);
-  bytes_ += held_by(aggregate);
+  if (aggregate.arrived.lacking() > 0) return {State::waiting, {}, nullptr, {}};
+  finish(what.name, aggregate);
   return {State::complete, {}, aggregate.last, aggregate.last_too_big};
 }
 
@@ -114,28 +119,32 @@ void Aggregates::restore(std::string_view name, std::uint64_t round,
   Aggregate& aggregate = at->second;
   aggregate.round = round + 1;
   aggregate.has_last = true;
-  aggregate.last = std::move(block);
+  aggregate.last = counted(std::move(block), memory_);
+  if (aggregate.last) block_bytes_ += aggregate.last->size();
   aggregate.last_too_big = too_big;
   bytes_ += name.size() + sizeof(Aggregate) + held_by(aggregate);
 }
 
-bool Aggregates::lacks(std::string_view name, int contributor, int count) const {
+const Arrivals* Aggregates::arrivals(std::string_view name) const {
   const auto found = aggregates_.find(name);
-  return found != aggregates_.end() && found->second.count == count && contributor < count &&
-         !found->second.arrived[static_cast<std::size_t>(contributor)];
+  if (found == aggregates_.end() || found->second.arrived.count() == 0) return nullptr;
+  return &found->second.arrived;
 }
 
-std::pair<std::vector<int>, std::size_t> Aggregates::missing(std::string_view name,
-                                                             std::size_t most) const {
-  std::vector<int> first;
-  const auto found = aggregates_.find(name);
-  if (found == aggregates_.end() || found->second.count == 0) return {first, 0};
-  const Aggregate& aggregate = found->second;
-  const auto lacking = static_cast<std::size_t>(aggregate.count - aggregate.arrived_count);
-  for (std::size_t i = 0; i < aggregate.arrived.size() && first.size() < most; ++i) {
-    if (!aggregate.arrived[i]) first.push_back(static_cast<int>(i));
+std::vector<std::pair<std::string, int>> Aggregates::lacking(Contributors these, int world) const {
+  std::vector<std::pair<std::string, int>> found;
+  const auto alike = open_.find(world);
+  if (alike == open_.end()) return found;
+  for (const std::string& name : alike->second) {
+    const int first = arrivals(name)->first_missing(these.first, these.end());
+    if (first < these.end()) found.emplace_back(name, first);
   }
-  return {first, lacking};
+  return found;
+}
+
+Arrivals::Missing Aggregates::missing(std::string_view name, std::size_t most) const {
+  const Arrivals* arrived = arrivals(name);
+  return arrived == nullptr ? Arrivals::Missing{} : arrived->missing(most);
 }
 
 }  // namespace dlaunch::store

@@ -1,9 +1,13 @@
 #pragma once
 
+#include "runtime/store/core/arrivals.hpp"
+#include "runtime/store/core/losses.hpp"
 #include "runtime/store/core/waits.hpp"
 
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -34,8 +38,10 @@ class Aggregates {
     std::string too_big;
   };
 
-  /// `block_bytes_max` limits what one round may gather.
-  explicit Aggregates(std::size_t block_bytes_max) : block_bytes_max_(block_bytes_max) {}
+  /// `block_bytes_max` limits what one round may gather; `memory` counts each block, which outlives
+  /// its round where somebody is still to get it.
+  Aggregates(std::size_t block_bytes_max, std::shared_ptr<MemoryBudget> memory)
+      : block_bytes_max_(block_bytes_max), memory_(std::move(memory)) {}
 
   Verdict contribute(const Contribution& what);
   /// The round of that name is complete, with this outcome, and nobody has arrived since. To be
@@ -44,29 +50,34 @@ class Aggregates {
                std::string_view too_big);
   /// The first contributors that the open round lacks, at most `most`, and how many it lacks in
   /// all; none when nobody has arrived.
-  std::pair<std::vector<int>, std::size_t> missing(std::string_view name, std::size_t most) const;
-  /// Whether the open round of `name` is one of `count` and waits for `contributor`.
-  bool lacks(std::string_view name, int contributor, int count) const;
+  Arrivals::Missing missing(std::string_view name, std::size_t most) const;
+  /// Who has arrived in the open round; null when nobody has.
+  const Arrivals* arrivals(std::string_view name) const;
+  /// The names with an open round of `world` that lacks one of these, and the first that it lacks.
+  std::vector<std::pair<std::string, int>> lacking(Contributors these, int world) const;
   std::size_t bytes() const { return bytes_; }
+  /// Of them, those of the last rounds' blocks.
+  std::size_t block_bytes() const { return block_bytes_; }
 
  private:
   struct Aggregate {
     std::uint64_t round = 0;  ///< The open one.
-    int count = 0;            ///< As the first contributor to the open round said; 0: nobody yet.
-    std::vector<bool> arrived;
-    int arrived_count = 0;
+    Arrivals arrived;         ///< As many as its first contributor said; 0: nobody has come yet.
     std::vector<std::pair<int, Bytes>> blobs;
     bool has_last = false;
     std::shared_ptr<const Bytes> last;
     std::string last_too_big;
   };
   std::string objection(const Contribution& what, const Aggregate& to) const;
-  void finish(Aggregate& aggregate);
+  void open(const Contribution& what, Aggregate& aggregate);
+  void finish(std::string_view name, Aggregate& aggregate);
   static std::size_t held_by(const Aggregate& aggregate);
 
   std::size_t block_bytes_max_;
-  std::size_t bytes_ = 0;
+  const std::shared_ptr<MemoryBudget> memory_;
+  std::size_t bytes_ = 0, block_bytes_ = 0;
   ByName<Aggregate> aggregates_;
+  std::map<int, std::set<std::string, std::less<>>> open_;  ///< By the count of contributors.
 };
 
 }  // namespace dlaunch::store

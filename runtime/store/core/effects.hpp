@@ -2,6 +2,7 @@
 
 #include <dlaunch/store.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -19,6 +20,9 @@ struct Caller {
   bool operator==(const Caller&) const = default;
 };
 
+/// What many get is copied for each when it is small, and one block for all when it is not.
+constexpr std::size_t copied_value_max = 2048;
+
 // ---- What a request can be answered with. Views are borrowed until the next call. ----
 
 struct Done {};
@@ -27,6 +31,7 @@ struct Number {
 };
 struct Found {
   BytesView value;
+  std::shared_ptr<const Bytes> block = nullptr;  ///< The value, where it is large and many get it.
 };
 struct Absent {};
 struct FoundMany {
@@ -61,6 +66,7 @@ struct Changed {
   KeyChange::Kind kind{};
   std::string_view key;
   std::optional<BytesView> before, after;
+  std::shared_ptr<const Bytes> block = nullptr;  ///< As of Found: what it is after.
 };
 /// A deadline passed: the first of the keys, or of the contributors of a barrier, that never came,
 /// and how many there are in all. There is something to tell of so many only.

@@ -67,16 +67,17 @@ std::string KeyValues::State::objection(std::string_view key, std::size_t value_
 std::string KeyValues::State::memory_objection(std::size_t more) const {
   if (limits.memory == nullptr) return {};
   const std::size_t part = limits.memory->max / reserved_part;
-  const bool leaves_some = charge.bytes() > part;
+  const bool leaves_some = charge.bytes() + gathers.block_bytes() > part;
   if (limits.memory->has_room(more + (leaves_some ? part : 0))) return {};
   ++limits.memory->refused;
-  return "the server's memory is full: it holds " + std::to_string(limits.memory->used) + " of " +
+  return "the server's memory is full: it holds " + std::to_string(limits.memory->used()) + " of " +
          std::to_string(limits.memory->max) + " bytes, those of other jobs included" +
          (leaves_some ? ", and the rest is not for this job, which holds much" : "");
 }
 
 std::size_t KeyValues::State::held_bytes() const {
-  return total_bytes() + map.size() * key_overhead + queued * queued_overhead;
+  return total_bytes() - barriers.block_bytes() - gathers.block_bytes() +
+         map.size() * key_overhead + queued * queued_overhead + leases.bytes();
 }
 
 std::string KeyValues::State::objection(Map::iterator at, std::string_view key,
@@ -96,6 +97,12 @@ std::string KeyValues::State::objection_to_keys(std::span<const std::string_view
     if (std::string reason = objection(key, 0, key.size()); !reason.empty()) return reason;
   }
   return {};
+}
+
+std::shared_ptr<const Bytes> KeyValues::State::block_for(std::size_t readers,
+                                                         const Bytes& value) const {
+  if (readers < 2 || value.size() <= copied_value_max) return nullptr;
+  return counted(std::make_shared<const Bytes>(value), limits.memory);
 }
 
 void KeyValues::State::unlease(std::string_view key, Entry& entry) {
@@ -128,7 +135,9 @@ void KeyValues::State::changed(Map::iterator entry, bool created, std::optional<
   if (waits.any(Channel::watch)) {
     if (const auto* watchers = waits.listeners(Channel::watch, entry->first)) {
       const auto kind = created ? KeyChange::Kind::created : KeyChange::Kind::updated;
-      const Changed change{kind, keep(entry->first), before, entry->second.value};
+      const Bytes& after = entry->second.value;
+      const Changed change{kind, keep(entry->first), before, after,
+                           block_for(watchers->size(), after)};
       for (const Waits::Id id : *watchers) out.push_back({waits.find(id)->by, change, false});
     }
   }
@@ -197,7 +206,9 @@ void KeyValues::renew(std::uint64_t owner, Clock::time_point now) {
 
 void KeyValues::end_leases(std::uint64_t owner, Effects& out) {
   state_->kept.clear();
-  for (const std::string& key : state_->leases.end(owner)) state_->remove(key, out);
+  for (const std::string& key : state_->leases.end(owner, leases_at_once)) {
+    state_->remove(key, out);
+  }
 }
 
 void KeyValues::end_leases(Caller by, std::span<const std::string_view> keys, std::uint64_t owner,

@@ -1,6 +1,8 @@
 #pragma once
 
 #include "runtime/store/core/effects.hpp"
+#include "runtime/store/core/losses.hpp"
+#include "runtime/store/core/memory_budget.hpp"
 #include "runtime/store/core/operation_table.hpp"
 
 #include <chrono>
@@ -9,46 +11,9 @@
 #include <optional>
 #include <span>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 namespace dlaunch::store {
-
-/// What all that shares it may hold together, in bytes, as far as it is counted: namespaces, the
-/// answers that wait to be read, and what has come in and is not taken up yet. Not thread-safe.
-struct MemoryBudget {
-  std::size_t max = ~std::size_t{0};
-  std::size_t used = 0;
-  std::uint64_t refused = 0;  ///< Requests for which there was no room.
-
-  bool has_room(std::size_t more) const { return used <= max && more <= max - used; }
-};
-
-/// What the budget counts of one holder, for as long as that lives.
-class MemoryCharge {
- public:
-  MemoryCharge() = default;
-  /// Null: nobody counts.
-  explicit MemoryCharge(std::shared_ptr<MemoryBudget> budget) : budget_(std::move(budget)) {}
-  MemoryCharge(MemoryCharge&& other) noexcept
-      : budget_(std::move(other.budget_)), bytes_(std::exchange(other.bytes_, 0)) {}
-  MemoryCharge& operator=(MemoryCharge&& other) noexcept {
-    std::swap(budget_, other.budget_);
-    std::swap(bytes_, other.bytes_);
-    return *this;
-  }
-  ~MemoryCharge() { set(0); }
-
-  void set(std::size_t bytes) {
-    if (budget_ != nullptr) budget_->used += bytes - bytes_;
-    bytes_ = bytes;
-  }
-  std::size_t bytes() const { return bytes_; }
-
- private:
-  std::shared_ptr<MemoryBudget> budget_;
-  std::size_t bytes_ = 0;
-};
 
 /// Limits of one namespace; what exceeds them is refused with a sentence.
 struct Limits {
@@ -91,7 +56,8 @@ class KeyValues {
   void set_leased(Caller by, std::string_view key, BytesView value, std::uint64_t owner,
                   Clock::duration lease, Clock::time_point now, Effects& out);  // Done
   void renew(std::uint64_t owner, Clock::time_point now);
-  /// The owner says goodbye: its leased keys go at once.
+  /// The owner says goodbye: its leased keys go at once, or, where they are many, with the next
+  /// ticks.
   void end_leases(std::uint64_t owner, Effects& out);
   /// The same for these keys, as far as they are the owner's. Number: how many were.
   void end_leases(Caller by, std::span<const std::string_view> keys, std::uint64_t owner,
@@ -141,9 +107,10 @@ class KeyValues {
                   std::span<const int> contributors, std::span<const BytesView> blobs,
                   Clock::time_point deadline, Effects& out);
 
-  /// This contributor will not come any more: every aggregate of `count` contributors that lacks it
-  /// is refused with Errc::peer_lost and `why`, those that wait now and those that begin later.
-  void lose_contributor(int contributor, int count, std::string_view why, Effects& out);
+  /// These contributors will not come any more: every aggregate of `world` contributors that lacks
+  /// one of them is refused with Errc::peer_lost, those that wait now and those that begin later:
+  /// "rank 3 " and `why`.
+  void lose(Contributors lost, int world, std::string_view why, Effects& out);
 
   /// Ends that client's wait or watch without an answer; true if there was one.
   bool cancel(Caller by);

@@ -5,9 +5,11 @@
 #include "runtime/store/core/key_map.hpp"
 #include "runtime/store/core/key_values.hpp"
 #include "runtime/store/core/leases.hpp"
+#include "runtime/store/core/losses.hpp"
 #include "runtime/store/core/waits.hpp"
 
 #include <deque>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -15,6 +17,9 @@
 
 /// The inside of KeyValues, for the files that implement it and nobody else.
 namespace dlaunch::store {
+
+/// So many leased keys are removed at once; the others have their turn before more are.
+constexpr std::size_t leases_at_once = 1024;
 
 inline void answer(Effects& out, Caller to, Answer what) {
   out.push_back({to, std::move(what), true});
@@ -30,7 +35,7 @@ struct KeyValues::State {
   };
 
   explicit State(const Limits& l)
-      : limits(l), barriers(l.gathered_bytes), gathers(l.gathered_bytes) {}
+      : limits(l), barriers(l.gathered_bytes, l.memory), gathers(l.gathered_bytes, l.memory) {}
 
   using Map = KeyMap<Entry>;
 
@@ -41,12 +46,7 @@ struct KeyValues::State {
   Waits waits;
   Leases leases;
   Aggregates barriers, gathers;
-  struct LostContributor {
-    int contributor = 0;
-    int count = 0;
-    std::string why;
-  };
-  std::vector<LostContributor> lost;
+  Losses losses;
   /// Waits for many keys, of which the one that they listened to has come: there are many names to
   /// look at, so they are looked at a few in each tick.
   std::deque<Waits::Id> woken;
@@ -64,7 +64,7 @@ struct KeyValues::State {
     return map.contains(key) || (!queues.empty() && queues.contains(key));
   }
   std::size_t total_bytes() const {
-    return bytes + barriers.bytes() + gathers.bytes() + waits.bytes();
+    return bytes + barriers.bytes() + gathers.bytes() + waits.bytes() + losses.bytes();
   }
   /// What all this takes in memory, about: a short key takes more than its bytes.
   std::size_t held_bytes() const;
@@ -83,6 +83,8 @@ struct KeyValues::State {
   Entry& put(Map::iterator at, std::string_view key, BytesView value, Effects& out);
   /// After a value was replaced or created: `before` is what watchers saw last.
   void changed(Map::iterator entry, bool created, std::optional<BytesView> before, Effects& out);
+  /// One block for so many readers of this value; null where each is to have a copy.
+  std::shared_ptr<const Bytes> block_for(std::size_t readers, const Bytes& value) const;
   void unlease(std::string_view key, Entry& entry);
   bool remove(std::string_view key, Effects& out);
   void wake(std::string_view key, const Entry& entry, Effects& out);
@@ -92,8 +94,8 @@ struct KeyValues::State {
   std::size_t look_at(Waits::Id id, std::size_t names, Effects& out);
   void aggregate(PendingWait::Kind kind, Caller by, const Aggregates::Contribution& what,
                  Clock::time_point deadline, Effects& out);
-  /// The one who keeps the open round of this aggregate from ever being complete, if known.
-  const LostContributor* hopeless(PendingWait::Kind kind, std::string_view name) const;
+  /// Who keeps the open round of this aggregate from ever being complete; nullopt: nobody known.
+  std::optional<std::string> hopeless(PendingWait::Kind kind, std::string_view name) const;
   /// Looks at so many names of a wait that is over, and answers it when it has seen what is
   /// missing.
   std::size_t time_out(Waits::Id id, std::size_t names, Effects& out);

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <tuple>
 #include <utility>
 
 /// Everything that may have to wait: keys, queues, watches, aggregates, deadlines.
@@ -19,7 +18,10 @@ using Kind = PendingWait::Kind;
 /// neither a tick nor a request looks at more than so many before the others have their turn.
 constexpr std::size_t names_at_once = 64;
 constexpr std::size_t names_per_tick = 2048;
-constexpr std::size_t leases_per_tick = 1024;
+
+std::string lost_text(int rank, std::string_view why) {
+  return "rank " + std::to_string(rank) + " " + std::string(why);
+}
 
 }  // namespace
 
@@ -42,9 +44,10 @@ bool KeyValues::State::may_wait(const PendingWait& wait, Effects& out) const {
 void KeyValues::State::wake(std::string_view key, const Entry& entry, Effects& out) {
   const auto* listeners = waits.listeners(Channel::exists, key);
   if (listeners == nullptr) return;
+  const auto block = block_for(listeners->size(), entry.value);
   for (const Waits::Id id : std::vector(listeners->begin(), listeners->end())) {
     if (waits.find(id)->kind == Kind::value) {
-      answer(out, waits.take(id).by, Found{entry.value});
+      answer(out, waits.take(id).by, Found{entry.value, block});
     } else {
       one_of_keys_came(id, out);
     }
@@ -258,8 +261,8 @@ void KeyValues::State::aggregate(Kind kind, Caller by, const Aggregates::Contrib
     case Aggregates::State::over:
       return reply(by);
     case Aggregates::State::waiting: {
-      if (const auto* gone = hopeless(kind, what.name)) {
-        return answer(out, by, Refused{gone->why, Errc::peer_lost});
+      if (auto why = hopeless(kind, what.name)) {
+        return answer(out, by, Refused{std::move(*why), Errc::peer_lost});
       }
       PendingWait wait{kind, by, NameList(what.name), 0, deadline};
       if (may_wait(wait, out)) waits.add(std::move(wait));
@@ -294,27 +297,28 @@ void KeyValues::all_gather(Caller by, std::string_view name, std::uint64_t round
   state_->aggregate(Kind::gather, by, {name, round, count, contributors, blobs}, deadline, out);
 }
 
-const KeyValues::State::LostContributor* KeyValues::State::hopeless(Kind kind,
-                                                                    std::string_view name) const {
-  const Aggregates& aggregates = kind == Kind::gather ? gathers : barriers;
-  for (const auto& gone : lost) {
-    if (aggregates.lacks(name, gone.contributor, gone.count)) return &gone;
+std::optional<std::string> KeyValues::State::hopeless(Kind kind, std::string_view name) const {
+  const Arrivals* arrived = (kind == Kind::gather ? gathers : barriers).arrivals(name);
+  if (arrived == nullptr) return std::nullopt;
+  for (const auto& [first, range] : losses.of(arrived->count())) {
+    const int rank = arrived->first_missing(first, range.end);
+    if (rank < range.end) return lost_text(rank, *range.why);
   }
-  return nullptr;
+  return std::nullopt;
 }
 
-void KeyValues::lose_contributor(int contributor, int count, std::string_view why, Effects& out) {
+/// Those who waited for one that was lost before have been told.
+void KeyValues::lose(Contributors lost, int world, std::string_view why, Effects& out) {
   State& s = *state_;
   s.kept.clear();
-  s.lost.push_back({contributor, count, std::string(why)});
-  for (const auto& [kind, channel] :
-       {std::pair(Kind::barrier, Channel::barrier), std::pair(Kind::gather, Channel::gather)}) {
-    for (const std::string& name : s.waits.names(channel)) {
-      const auto* gone = s.hopeless(kind, name);
-      if (gone == nullptr) continue;
-      const Waits::Ids waiting = *s.waits.listeners(channel, name);
-      for (const Waits::Id id : waiting) {
-        answer(out, s.waits.take(id).by, Refused{gone->why, Errc::peer_lost});
+  s.losses.add(lost, world, why);
+  for (const auto& [aggregates, channel] :
+       {std::pair(&s.barriers, Channel::barrier), std::pair(&s.gathers, Channel::gather)}) {
+    for (const auto& [name, rank] : aggregates->lacking(lost, world)) {
+      const auto* listeners = s.waits.listeners(channel, name);
+      if (listeners == nullptr) continue;
+      for (const Waits::Id id : Waits::Ids(*listeners)) {
+        answer(out, s.waits.take(id).by, Refused{lost_text(rank, why), Errc::peer_lost});
       }
     }
   }
@@ -360,11 +364,13 @@ std::size_t KeyValues::State::time_out(Waits::Id id, std::size_t most, Effects& 
       }
       break;
     case Kind::barrier:
-      std::tie(late.contributors, late.missing) = barriers.missing(names[0], TimedOut::named_max);
+    case Kind::gather: {
+      const Aggregates& aggregates = wait.kind == Kind::gather ? gathers : barriers;
+      auto missing = aggregates.missing(names[0], TimedOut::named_max);
+      late = {{}, std::move(missing.first), missing.lacking};
+      looked += missing.steps;
       break;
-    case Kind::gather:
-      std::tie(late.contributors, late.missing) = gathers.missing(names[0], TimedOut::named_max);
-      break;
+    }
     case Kind::value:
     case Kind::pop:
     case Kind::watch:
@@ -392,7 +398,7 @@ void KeyValues::tick(Clock::time_point now, Effects& out) {
        next = s.waits.earliest()) {
     looked_at += s.time_out(next->second, names_per_tick - looked_at, out);
   }
-  for (const std::string& key : s.leases.expire(now, leases_per_tick)) s.remove(key, out);
+  for (const std::string& key : s.leases.expire(now, leases_at_once)) s.remove(key, out);
 }
 
 std::optional<Clock::time_point> KeyValues::next_deadline() const {

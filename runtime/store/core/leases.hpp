@@ -1,9 +1,11 @@
 #pragma once
 
 #include "runtime/base/flat_map.hpp"
-#include "runtime/store/core/waits.hpp"
+#include "runtime/store/core/key_values.hpp"
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -22,22 +24,26 @@ class Leases {
   /// The key is nobody's any more.
   void release(std::uint64_t owner, std::string_view key);
   void renew(std::uint64_t owner, Clock::time_point now);
-  /// The owner's keys, all released.
-  std::vector<std::string> end(std::uint64_t owner);
-  /// The keys whose lease has run out by `now`, released: all of some owners, until they are
-  /// `enough` keys.
+  /// The owner's keys, released: `most` of them. The leases of the others have run out, too.
+  std::vector<std::string> end(std::uint64_t owner, std::size_t most = ~std::size_t{0});
+  /// The keys whose lease has run out by `now`, released: `enough` of them at the most.
   std::vector<std::string> expire(Clock::time_point now, std::size_t enough = ~std::size_t{0});
   std::size_t count_of(std::uint64_t owner) const;
   std::optional<Clock::time_point> earliest() const;
+  /// What it takes to remember them, about.
+  std::size_t bytes() const { return bytes_; }
 
  private:
   struct Owner {
     Clock::time_point heard;
     Clock::time_point next;  ///< When the first of its keys is lost; as in `queue_`.
-    ByName<Clock::duration> keys;
+    std::map<std::string, Clock::duration, std::less<>> keys;
+    std::set<std::pair<Clock::duration, std::string_view>> by_length;  ///< The same keys.
   };
   void schedule(std::uint64_t id, Owner& owner);
+  void forget(Owner& owner, std::string_view key);
 
+  std::size_t bytes_ = 0;
   FlatMap<std::uint64_t, Owner> owners_;
   std::set<std::pair<Clock::time_point, std::uint64_t>> queue_;
 };

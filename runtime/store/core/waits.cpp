@@ -114,12 +114,6 @@ const Waits::Ids* Waits::listeners(Channel channel, std::string_view name) const
   return found == names.end() ? nullptr : &found->second;
 }
 
-std::vector<std::string> Waits::names(Channel channel) const {
-  std::vector<std::string> result;
-  for (const auto& [name, ids] : channels_[index(channel)]) result.push_back(name);
-  return result;
-}
-
 std::size_t Waits::count_of(std::uint64_t client) const {
   const auto found = per_client_.find(client);
   return found == per_client_.end() ? 0 : found->second;

@@ -13,7 +13,6 @@
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 namespace dlaunch::store {
 
@@ -96,8 +95,6 @@ class Waits {
 
   /// Null when nobody does. Valid until the next change.
   const Ids* listeners(Channel channel, std::string_view name) const;
-  /// All names that somebody listens to.
-  std::vector<std::string> names(Channel channel) const;
   bool any(Channel channel) const { return !channels_[index(channel)].empty(); }
 
   std::size_t count_of(std::uint64_t client) const;

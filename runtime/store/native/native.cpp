@@ -10,9 +10,6 @@
 namespace dlaunch::store {
 namespace {
 
-/// A block that many get is copied when it is small, and shared when it is not.
-constexpr std::size_t copied_block_max = 2048;
-
 /// The first of `all` names, as `listed` takes them.
 template <class Name>
 struct FirstOf {
@@ -355,7 +352,10 @@ void NativeSession::answer(const Effect& effect) {
   std::visit(wire::Overloaded{
                  [&](const Done&) { send(request, wire::Done{}); },
                  [&](const Number& a) { send(request, wire::Number{a.value}); },
-                 [&](const Found& a) { send(request, wire::Found{a.value}); },
+                 [&](const Found& a) {
+                   if (a.block) return share(request, wire::Found{}, wire::reply, a.block);
+                   send(request, wire::Found{a.value});
+                 },
                  [&](const Absent&) { send(request, wire::Absent{}); },
                  [&](const FoundMany& a) {
                    std::size_t size = 0;
@@ -381,13 +381,33 @@ void NativeSession::answer(const Effect& effect) {
                  },
                  [&](const Gathered& a) { gathered(request, a); },
                  [&](const Changed& a) {
-                   send(request, wire::Changed{a.kind, a.key, a.after},
-                        effect.last ? wire::reply : wire::reply | wire::more);
+                   const std::uint16_t flags = effect.last ? wire::reply : wire::reply | wire::more;
+                   if (!a.block) return send(request, wire::Changed{a.kind, a.key, a.after}, flags);
+                   share(request, wire::Changed{a.kind, a.key, BytesView()}, flags, a.block);
                  },
                  [&](const TimedOut& a) { refuse(request, Errc::timeout, sentence(a)); },
                  [&](const Refused& a) { refuse(request, a.code, a.reason); },
              },
              effect.answer);
+}
+
+/// The message has an empty value, its last field, in whose place the block is.
+template <class Message>
+void NativeSession::share(std::uint64_t request, const Message& message, std::uint16_t flags,
+                          const std::shared_ptr<const Bytes>& block) {
+  if (request == 0) return;
+  const auto size = static_cast<std::uint32_t>(block->size());
+  Bytes fields;
+  wire::encode(fields, message);
+  const BytesView before = BytesView(fields).first(fields.size() - sizeof size);
+  wire::FrameHeader header{0, Message::type, flags, request, epoch()};
+  header.length = static_cast<std::uint32_t>(before.size() + sizeof size) + size;
+  Bytes& out = out_.buffer();
+  wire::encode_header(out, header);
+  ByteWriter writer(out);
+  writer.raw(before);
+  writer.integer(size);
+  out_.share(block);
 }
 
 void NativeSession::gathered(std::uint64_t request, const Gathered& answer) {
@@ -399,7 +419,7 @@ void NativeSession::gathered(std::uint64_t request, const Gathered& answer) {
   ByteWriter writer(out);
   wire::encode_header(out, header);
   writer.integer(count);
-  if (answer.block->size() <= copied_block_max) {
+  if (answer.block->size() <= copied_value_max) {
     writer.raw(*answer.block);
   } else {
     out_.share(answer.block);

@@ -46,6 +46,10 @@ class NativeSession final : public Session {
   void refuse(std::uint64_t request, Errc code, std::string sentence);
   template <class Message>
   void send(std::uint64_t request, const Message& message, std::uint16_t flags = wire::reply);
+  /// As send, with this block as the value.
+  template <class Message>
+  void share(std::uint64_t request, const Message& message, std::uint16_t flags,
+             const std::shared_ptr<const Bytes>& block);
   bool fits(std::uint64_t request, std::size_t payload_bytes);
   void gathered(std::uint64_t request, const Gathered& answer);
   /// Requests go there from now on, or, before the welcome, from then on; null: nowhere.

@@ -41,8 +41,10 @@ Connection::Chunk& Connection::begin_chunk() {
 /// grow.
 Bytes& Connection::buffer() {
   dirty();
-  if (queued_ + tail_bytes() > held_bytes_max) {
-    overrun_ = true;
+  const std::size_t queued = queued_ + tail_bytes();
+  if (queued - shared_ > charge.bytes() + little_bytes) count_held();
+  if (queued > held_bytes_max) overrun_ = true;
+  if (overrun_ || greedy_) {
     lost_.clear();
     return lost_;
   }
@@ -60,6 +62,7 @@ Bytes& Connection::buffer() {
 
 void Connection::share(std::shared_ptr<const Bytes> block) {
   dirty();
+  if (overrun_ || greedy_) return;
   shared_ += block->size();
   begin_chunk().shared = std::move(block);
 }
@@ -114,6 +117,13 @@ bool Connection::overfull(std::size_t bytes_max) const {
 std::size_t Connection::held_bytes() const {
   return sizeof(Connection) + queued_ + tail_bytes() - shared_ + sealed_.capacity() +
          (session ? session->unread_bytes() : 0);
+}
+
+bool Connection::count_held() {
+  const std::size_t before = charge.bytes(), bytes = held_bytes();
+  charge.set(bytes);
+  if (bytes > before && bytes >= little_bytes && !charge.has_room()) greedy_ = true;
+  return !greedy_;
 }
 
 void Connection::recycle(Bytes& buffer) {

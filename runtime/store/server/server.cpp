@@ -176,10 +176,10 @@ bool Server::seat(ConnectionId who, SpaceId space) {
   return seated;
 }
 
-void Server::lose_contributor(int contributor, int count, std::string_view why, SpaceId space) {
+void Server::lose(Contributors lost, int world, std::string_view why, SpaceId space) {
   NativeSpace* native = state_->native.find(space);
   if (native == nullptr) return;
-  native->values.lose_contributor(contributor, count, why, native->effects);
+  native->values.lose(lost, world, why, native->effects);
   native->deliver();
   state_->send_soon();
 }

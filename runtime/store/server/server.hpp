@@ -155,10 +155,9 @@ class Server {
   /// The connection's store requests go there from now on; to no_space: are refused. Its waits
   /// where it sat are refused with Errc::aborted. False where one of them is gone.
   bool seat(ConnectionId who, SpaceId space);
-  /// The contributor will not come any more: the namespace's aggregates of `count` that lack it are
-  /// refused with Errc::peer_lost and `why`.
-  void lose_contributor(int contributor, int count, std::string_view why,
-                        SpaceId space = first_space);
+  /// These will not come any more: the namespace's aggregates of `world` contributors that lack one
+  /// of them are refused with Errc::peer_lost, "rank 3 " and `why`.
+  void lose(Contributors lost, int world, std::string_view why, SpaceId space = first_space);
   struct Usage {
     std::size_t keys = 0;
     std::size_t bytes = 0;

@@ -109,14 +109,11 @@ void Server::State::feed(Connection& connection, BytesView in, Clock::time_point
 }
 
 void Server::State::charge(Connection& connection) {
-  if (limits.memory == nullptr) return;
-  constexpr std::size_t much = 64u << 10;
-  const std::size_t before = connection.charge.bytes(), bytes = connection.held_bytes();
-  connection.charge.set(bytes);
-  if (bytes <= before || bytes < much || limits.memory->has_room(0) || connection.ended) return;
+  if (connection.count_held() || connection.ended) return;
   ++counters.greedy;
   if (hear_failed) {
-    hear_failed(connection.id, "the memory is full, and " + std::to_string(bytes) +
+    hear_failed(connection.id, "the memory is full, and " +
+                                   std::to_string(connection.charge.bytes()) +
                                    " bytes are held for it alone");
   }
   end(connection);
@@ -161,6 +158,7 @@ void Server::State::flush_dirty(Clock::time_point now) {
 void Server::State::flush(Connection& connection, Clock::time_point now) {
   if (connection.ended) return;
   if (connection.deaf) return connection.discard();
+  if (connection.greedy()) return charge(connection);
   if (commits != nullptr) connection.hold(commits->recorded(), commits->durable());
   if (connection.failed()) return failed(&connection, "its answer could not be made");
   const auto flushed = connection.flush();

@@ -24,12 +24,6 @@ RankCalls in_call(std::uint64_t sequence, int ranks = 1) {
           .reached = {{7, 2, sequence, 4s}}};
 }
 
-/// The answer comes when all that was said before has been heard.
-void settle(AgentPeer& agent) {
-  agent.tell(message::Heartbeat{});
-  agent.hear<message::Heartbeat>();
-}
-
 std::vector<rendezvous::NodeCalls> calls(ServiceThread& service) {
   const auto jobs = service.jobs();
   return jobs.empty() ? std::vector<rendezvous::NodeCalls>() : jobs.front().calls;
@@ -103,7 +97,7 @@ TEST_CASE("what is told counts as memory, and is left out where there is none") 
   rendezvous::ServiceRules rules;
   rules.limits.memory = std::make_shared<store::MemoryBudget>();
   const auto used = [&](ServiceThread& service) {
-    return service.on_loop([&](auto&) { return rules.limits.memory->used; });
+    return service.on_loop([&](auto&) { return rules.limits.memory->used(); });
   };
   ServiceThread service(rules);
   Pair job(service, "job", 10);

@@ -170,7 +170,7 @@ TEST_CASE("who waits for a lost rank of another node hears it from the store") {
       node->on_loop([&] { node->host().publish_loss(7, "there", Departure::because("killed")); });
     }
     job.server.on_loop([&](store::Server& server) {
-      server.lose_contributor(7, 8, "rank 7 on there is lost: killed");
+      server.lose({7}, 8, "on there is lost: killed");
       return 0;
     });
   };

@@ -372,7 +372,7 @@ TEST_CASE("a namespace that holds much leaves some of the memory to others") {
     greedy.settle();
   }
   CHECK(set < names.size());
-  CHECK(memory->used > 80'000);
+  CHECK(memory->used() > 80'000);
   CHECK(refusal(out).find("the rest is not for this job") != std::string::npos);
   for (std::size_t i = 0; i < 30; ++i) {
     modest.set(b, names[i], Bytes(100), out);
@@ -393,7 +393,7 @@ TEST_CASE("namespaces share the memory: what exceeds it is refused, and given ba
     const Bytes value(9000);
     second.set(a, "k", value, out);
     second.settle();
-    CHECK(memory->used > 9000);
+    CHECK(memory->used() > 9000);
     first.set(b, "k", Bytes(1000), out);
     CHECK(refusal(out).find("the server's memory is full") == 0);
     CHECK(memory->refused == 1);
@@ -412,10 +412,10 @@ TEST_CASE("namespaces share the memory: what exceeds it is refused, and given ba
   first.disconnect(1);
   first.erase(b, "k", out);
   first.settle();
-  CHECK(memory->used == 0);
+  CHECK(memory->used() == 0);
   for (const char* key : {"a", "b", "c"}) first.set(b, key, {}, out);
   CHECK(first.dissolve(2));
-  CHECK(memory->used > 0);
+  CHECK(memory->used() > 0);
   CHECK_FALSE(first.dissolve(2));
-  CHECK(memory->used == 0);
+  CHECK(memory->used() == 0);
 }

@@ -149,7 +149,7 @@ TEST_CASE("deadlines and losses of one namespace among a thousand") {
   a.peer.ask(4, wire::Count{});
   a.peer.answer<wire::Number>(4);
   server.on_loop([&](store::Server& s) {
-    s.lose_contributor(1, 2, "rank 1 is lost", space);
+    s.lose({1}, 2, "is lost", space);
     return true;
   });
   CHECK(a.peer.answer<wire::Failed>(3).code == Errc::peer_lost);

@@ -110,9 +110,10 @@ class Runner {
            for (std::size_t i = 3; i < w.size(); ++i) who.push_back(std::stoi(w[i]));
            kv_.barrier(c, w.at(0), std::stoull(w.at(1)), std::stoi(w.at(2)), who, deadline_, o);
          }},
-        {"lose",  // contributor count
+        {"lose",  // contributor count how-many
          [&](Caller, const Words& w, Effects& o) {
-           kv_.lose_contributor(std::stoi(w.at(0)), std::stoi(w.at(1)), w.at(0) + " is gone", o);
+           const int many = w.size() > 2 ? std::stoi(w[2]) : 1;
+           kv_.lose({std::stoi(w.at(0)), many}, std::stoi(w.at(1)), "is gone", o);
          }},
         {"all-gather",  // name round count, then contributor=blob...
          [&](Caller c, const Words& w, Effects& o) {

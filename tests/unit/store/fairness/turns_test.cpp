@@ -1,6 +1,7 @@
 // One client of a server and the others: a storm of requests, one that fails, memory, crowds.
 #include "runtime/store/server/turns.hpp"
 
+#include "runtime/store/server/connection.hpp"
 #include "tests/support/raw_peer.hpp"
 #include "tests/support/store_server.hpp"
 
@@ -242,7 +243,7 @@ TEST_CASE("a big namespace that is dropped gives its memory back, a part at a ti
   limits.memory = std::make_shared<store::MemoryBudget>();
   ServerThread server(limits);
   const auto used = [&] {
-    return server.on_loop([&](store::Server&) { return limits.memory->used; });
+    return server.on_loop([&](store::Server&) { return limits.memory->used(); });
   };
   RawPeer peer(server.connect());
   peer.greet();
@@ -267,4 +268,63 @@ TEST_CASE("a big namespace that is dropped gives its memory back, a part at a ti
   const auto deadline = soon();
   while (used() > before + 100'000 && Clock::now() < deadline) std::this_thread::yield();
   CHECK(used() <= before + 100'000);
+}
+
+TEST_CASE("one set that wakes many waits takes one value's memory, not one for each") {
+  store::Limits limits;
+  limits.memory = std::make_shared<store::MemoryBudget>();
+  ServerThread server(limits);
+  constexpr std::uint64_t waits = 3;
+  constexpr std::size_t size = 2u << 20;
+  std::deque<RawPeer> readers;
+  for (int i = 0; i < 8; ++i) {
+    RawPeer& reader = readers.emplace_back(server.connect());
+    reader.greet();
+    for (std::uint64_t each = 2; each < 2 + waits; ++each) reader.ask(each, wire::WaitGet{{}, "k"});
+    reader.ask(100, wire::Watch{"k"});
+    reader.ask(101, wire::Count{});
+    reader.answer<wire::Number>(101);
+  }
+  Bytes value(size);
+  value.front() = std::byte{1};
+  value.back() = std::byte{2};
+  server.client().set("k", value);
+  const auto used = server.on_loop([&](store::Server&) { return limits.memory->used(); });
+  CHECK(used < 4 * size);
+  const auto [header, payload] = readers.front().frame();
+  CHECK(header.request == 100);
+  const auto changed = wire::decode<wire::Changed>(payload);
+  REQUIRE(changed);
+  CHECK(std::ranges::equal(changed->value.value_or(BytesView()), value));
+  const auto [next, found] = readers.front().frame();
+  CHECK(next.request == 2);
+  REQUIRE(wire::decode<wire::Found>(found));
+  CHECK(std::ranges::equal(wire::decode<wire::Found>(found)->value, value));
+}
+
+namespace {
+
+class NoOwner final : public store::Connection::Owner {
+ public:
+  void on_dirty(store::Connection&) override {}
+  std::vector<Bytes>& spare_buffers() override { return spare_; }
+
+ private:
+  std::vector<Bytes> spare_;
+};
+
+}  // namespace
+
+TEST_CASE("what others cause to be said to a connection is counted as it is said") {
+  const auto memory = std::make_shared<store::MemoryBudget>();
+  memory->max = 1u << 20;
+  NoOwner owner;
+  store::Connection connection(1, {}, owner);
+  connection.charge = store::MemoryCharge(memory);
+  for (int i = 0; i < 1000; ++i) {
+    Bytes& out = connection.buffer();
+    out.resize(out.size() + 2048);
+  }
+  CHECK(connection.greedy());
+  CHECK(connection.held_bytes() < memory->max + (256u << 10));
 }
