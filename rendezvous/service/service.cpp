@@ -26,9 +26,6 @@ std::size_t roster_bytes(const NodeOffer& offer) {
   return bytes;
 }
 
-/// Names go into logs, sentences and file names.
-constexpr std::size_t name_bytes_max = 255;
-
 bool is_name(std::string_view text) {
   return !text.empty() && text.size() <= name_bytes_max && std::ranges::none_of(text, is_control);
 }
