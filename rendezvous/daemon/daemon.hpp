@@ -71,6 +71,8 @@ class Daemon {
   /// Tells the service manager; that it cannot be told is logged, and stops nothing.
   template <class Word>
   void tell_manager(Word word);
+  template <class Part>
+  void attempt(Part part);
   void note(const LogLine& line);
   void await_turn();
   std::string unready() const;

@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <fstream>
+#include <new>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -200,6 +201,18 @@ TEST_CASE("an action is carried out on the loop, once") {
   CHECK(acted_on == loop.thread.get_id());
   door.stop();
   CHECK_FALSE(door.act({}));
+}
+
+TEST_CASE("an action that fails is told to the one who asked, and ends nothing else") {
+  Loop loop;
+  ActionDoor door(loop.io, [&](const Action& action) {
+    if (action.job == "a") throw std::bad_alloc();
+    return ActionOutcome{};
+  });
+  Action action;
+  action.job = "a";
+  CHECK_THROWS_AS(door.act(action), std::bad_alloc);
+  CHECK(door.act({}));
 }
 
 TEST_CASE("what a loop that stands still was asked is not carried out later") {
