@@ -46,8 +46,7 @@ ServiceRules rules_of(const Config& config) {
 Daemon::Daemon(DaemonTask task, Log& log)
     : task_(std::move(task)),
       log_(log),
-      journal_(open_journal(task_.config.state, std::move(task_.led), io_,
-                            [this](const LogLine& line) { log_.write(line); })),
+      journal_(load_journal()),
       service_(
           io_, rules_of(task_.config), [this](const LogLine& line) { note(line); }, journal_.get()),
       manager_(task_.notify_socket),
@@ -84,6 +83,13 @@ int Daemon::run() {
 }
 
 // ---- The start ----
+
+/// Gigabytes take minutes to be checked and read.
+std::unique_ptr<JobJournal> Daemon::load_journal() {
+  const LongStart patience(task_.notify_socket, "reading the state", task_.watchdog);
+  return open_journal(task_.config.state, std::move(task_.led), io_,
+                      [this](const LogLine& line) { log_.write(line); });
+}
 
 /// All the addresses of a name: "localhost" is 127.0.0.1 and ::1.
 std::vector<unique_fd> Daemon::open_all(const ListenAt& at) {

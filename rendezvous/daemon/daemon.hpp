@@ -55,6 +55,7 @@ class Daemon {
   int run();
 
  private:
+  std::unique_ptr<JobJournal> load_journal();
   void ask_for_secret(bool trust_loopback);
   void reload_secrets(const Config& now);
   void open_listeners();
