@@ -24,7 +24,8 @@ class ActionDoor {
   ActionDoor& operator=(const ActionDoor&) = delete;
 
   /// Nullopt where the loop has not taken it up within 2 s, and then it never is; at once while the
-  /// loop still owes the answer to an earlier one. On the one thread of the pages.
+  /// loop still owes the answer to an earlier one. Throws what `act` has thrown. On the one thread
+  /// of the pages.
   std::optional<ActionOutcome> act(Action action);
   /// Nobody waits any more, and nothing is carried out. Any thread.
   void stop();

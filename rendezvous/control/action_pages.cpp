@@ -63,6 +63,11 @@ std::optional<Action> routed(std::string_view method, std::string_view path) {
   return action;
 }
 
+/// A job and a node can have it. Empty: it is not given.
+bool is_name(std::string_view name) {
+  return name.size() <= name_bytes_max && std::ranges::none_of(name, is_control);
+}
+
 /// It becomes a file's: no dot, as in "..", and nothing that SQLite has a meaning for.
 bool is_backup_name(std::string_view name) {
   return name.size() <= backup_name_bytes_max && std::ranges::all_of(name, [](char c) {
@@ -125,6 +130,11 @@ std::variant<Action, Page> action_of(const PageRequest& request, const Operators
                          "/api/v1/jobs/JOB/drain, /api/v1/jobs/JOB/nodes/NODE/evict, "
                          "/api/v1/drain and /api/v1/backups/NAME, and DELETE /api/v1/jobs/JOB and "
                          "/api/v1/drain");
+  }
+  if (!is_name(action->job) || !is_name(action->node)) {
+    return sentence_page(400,
+                         "a job's and a node's name has at most 255 bytes, none of them a control "
+                         "character");
   }
   if (action->kind == Kind::backup && !is_backup_name(action->backup)) {
     return sentence_page(400,

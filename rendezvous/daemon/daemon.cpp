@@ -46,8 +46,7 @@ ServiceRules rules_of(const Config& config) {
 Daemon::Daemon(DaemonTask task, Log& log)
     : task_(std::move(task)),
       log_(log),
-      journal_(open_journal(task_.config.state, std::move(task_.led), io_,
-                            [this](const LogLine& line) { log_.write(line); })),
+      journal_(load_journal()),
       service_(
           io_, rules_of(task_.config), [this](const LogLine& line) { note(line); }, journal_.get()),
       manager_(task_.notify_socket),
@@ -84,6 +83,13 @@ int Daemon::run() {
 }
 
 // ---- The start ----
+
+/// Gigabytes take minutes to be checked and read.
+std::unique_ptr<JobJournal> Daemon::load_journal() {
+  const LongStart patience(task_.notify_socket, "reading the state", task_.watchdog);
+  return open_journal(task_.config.state, std::move(task_.led), io_,
+                      [this](const LogLine& line) { log_.write(line); });
+}
 
 /// All the addresses of a name: "localhost" is 127.0.0.1 and ::1.
 std::vector<unique_fd> Daemon::open_all(const ListenAt& at) {
@@ -171,7 +177,7 @@ void Daemon::announce() {
 void Daemon::await_signal() {
   signals_.async_wait([this](const boost::system::error_code& error, int number) {
     if (error) return;
-    on_signal(number);
+    attempt([&] { on_signal(number); });
     if (!left_) await_signal();
   });
 }
@@ -250,7 +256,9 @@ void Daemon::begin_drain(int signal_number) {
   tell_manager([&] { manager_.stopping(sentence, limit + stop_reserve); });
   drain_timer_.expires_after(limit);
   drain_timer_.async_wait([this](const boost::system::error_code& error) {
-    if (!error) end_drain();
+    if (error) return;
+    attempt([&] { end_drain(); });
+    leave();
   });
   service_.drain([this] { leave(); }, farewell);
   if (status_) status_->turned(unready(), journal_->backup());
@@ -273,7 +281,7 @@ void Daemon::end_drain() {
 /// Nothing is left to wait for: io_.run() returns.
 void Daemon::leave() {
   if (std::exchange(left_, true)) return;
-  log_.info("stopped");
+  attempt([&] { log_.info("stopped"); });
   service_.stop();
   if (status_) status_->stop();
   signals_.cancel();
@@ -293,10 +301,23 @@ void Daemon::tell_manager(Word word) {
   }
 }
 
+/// What fails here, for want of memory say, ends nothing: the jobs have no part in it.
+template <class Part>
+void Daemon::attempt(Part part) {
+  try {
+    part();
+  } catch (const std::exception& failure) {
+    try {
+      log_.error(std::string("something failed, and dlaunchd goes on: ") + failure.what());
+    } catch (const std::exception&) {  // There is no memory for telling it, either.
+    }
+  }
+}
+
 /// From the loop that serves: when it no longer turns, the manager hears nothing.
 void Daemon::await_watchdog() {
   if (!task_.watchdog || !manager_.active()) return;
-  tell_manager([&] { manager_.alive(); });
+  attempt([&] { tell_manager([&] { manager_.alive(); }); });
   watchdog_timer_.expires_after(*task_.watchdog);
   watchdog_timer_.async_wait([this](const boost::system::error_code& error) {
     if (!error) await_watchdog();
@@ -319,7 +340,7 @@ ActionOutcome Daemon::act(const Action& action) {
 /// How late this comes is how late everything else that the loop does comes.
 void Daemon::await_turn() {
   if (!status_ || left_) return;
-  status_->turned(unready(), journal_->backup());
+  attempt([&] { status_->turned(unready(), journal_->backup()); });
   turn_timer_.expires_after(turn_interval);
   turn_timer_.async_wait([this](const boost::system::error_code& error) {
     if (error) return;

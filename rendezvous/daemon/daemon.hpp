@@ -55,6 +55,7 @@ class Daemon {
   int run();
 
  private:
+  std::unique_ptr<JobJournal> load_journal();
   void ask_for_secret(bool trust_loopback);
   void reload_secrets(const Config& now);
   void open_listeners();
@@ -71,6 +72,8 @@ class Daemon {
   /// Tells the service manager; that it cannot be told is logged, and stops nothing.
   template <class Word>
   void tell_manager(Word word);
+  template <class Part>
+  void attempt(Part part);
   void note(const LogLine& line);
   void await_turn();
   std::string unready() const;

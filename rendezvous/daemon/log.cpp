@@ -24,6 +24,13 @@ constexpr std::size_t line_bytes_max = 2048;
 
 /// JSON may say a byte of a name in six; still within PIPE_BUF.
 constexpr std::size_t json_bytes_max = 4000;
+/// Of a job's name more is left out: no job has a longer one, but whoever asks for a job may name
+/// any.
+constexpr std::size_t job_bytes_max = 256;
+/// So much of the message there is always room for.
+constexpr std::size_t message_bytes_min = 128;
+constexpr std::size_t json_frame_bytes_max = 256;  // Time, level, event and numbers.
+static_assert(6 * (job_bytes_max + message_bytes_min) + json_frame_bytes_max < json_bytes_max);
 
 /// As syslog(3) counts.
 int priority_of(LogLine::Level level) {
@@ -63,6 +70,7 @@ std::string utc_now() {
   return fmt::format("{}.{:03}Z", text.data(), now.tv_nsec / 1'000'000);
 }
 
+/// `bytes_max` is 4 at least.
 std::string shortened(std::string text, std::size_t bytes_max) {
   if (text.size() < bytes_max) return text;
   return text.substr(0, bytes_max - 4) + "...";
@@ -70,14 +78,16 @@ std::string shortened(std::string text, std::size_t bytes_max) {
 
 std::string sentence_of(const LogLine& line) {
   std::string text;
-  if (!line.job.empty()) text = "job " + in_quotes(printable(line.job)) + ": ";
+  if (!line.job.empty()) {
+    text = "job " + in_quotes(printable(shortened(line.job, job_bytes_max))) + ": ";
+  }
   return text + printable(line.sentence);
 }
 
 std::string json_of(const LogLine& line) {
   using Json = nlohmann::ordered_json;
   Json json = {{"time", utc_now()}, {"program", "dlaunchd"}, {"level", name_of(line.level)}};
-  if (!line.job.empty()) json["job"] = line.job;
+  if (!line.job.empty()) json["job"] = shortened(line.job, job_bytes_max);
   if (line.event != LogLine::Event::other) {
     json["event"] = name_of(line.event);
     json["epoch"] = line.epoch;
@@ -87,7 +97,7 @@ std::string json_of(const LogLine& line) {
   for (std::size_t bytes_max = line_bytes_max;; bytes_max /= 2) {
     json["message"] = shortened(line.sentence, bytes_max);
     text = json.dump(-1, ' ', false, Json::error_handler_t::replace);
-    if (text.size() < json_bytes_max) return text;
+    if (text.size() < json_bytes_max || bytes_max <= message_bytes_min) return text;
   }
 }
 
@@ -96,7 +106,9 @@ std::string fields_of(const LogLine& line) {
   std::string text =
       fmt::format("SYSLOG_IDENTIFIER=dlaunchd\nPRIORITY={}\nMESSAGE={}\n", priority_of(line.level),
                   shortened(sentence_of(line), line_bytes_max));
-  if (!line.job.empty()) text += fmt::format("DLAUNCH_JOB={}\n", printable(line.job));
+  if (!line.job.empty()) {
+    text += fmt::format("DLAUNCH_JOB={}\n", printable(shortened(line.job, job_bytes_max)));
+  }
   if (line.event != LogLine::Event::other) {
     text += fmt::format("DLAUNCH_EVENT={}\nDLAUNCH_EPOCH={}\nDLAUNCH_ATTEMPT={}\n",
                         name_of(line.event), line.epoch, line.attempt);

@@ -17,8 +17,9 @@ constexpr auto answer_time_max = 2s;
 /// After so many nodes the agents come first.
 constexpr std::size_t nodes_a_turn = 256;
 
+/// What fails in a turn of the loop is the readers', and ends nothing else.
 void add_some_jobs(boost::asio::io_context& loop, const Service& service,
-                   const std::shared_ptr<DaemonStatus>& status, const Snapshots::Take& take) {
+                   const std::shared_ptr<DaemonStatus>& status, const Snapshots::Take& take) try {
   for (std::size_t nodes = 0; nodes < nodes_a_turn; ++nodes) {  // A job without nodes counts, too.
     auto job =
         service.job_after(status->jobs.empty() ? std::string_view() : status->jobs.back().job);
@@ -28,6 +29,8 @@ void add_some_jobs(boost::asio::io_context& loop, const Service& service,
   }
   boost::asio::post(
       loop, [&loop, &service, status, take] { add_some_jobs(loop, service, status, take); });
+} catch (const std::exception&) {
+  take(std::current_exception());
 }
 
 }  // namespace
@@ -40,6 +43,9 @@ void add_jobs(boost::asio::io_context& loop, const Service& service, DaemonStatu
 struct Snapshots::State {
   State(boost::asio::io_context& serving, Look how) : loop(serving), look(std::move(how)) {}
 
+  static void look_for(const std::shared_ptr<State>& self);
+  void take(Seen seen);
+
   boost::asio::io_context& loop;
   const Look look;
   std::mutex mutex;
@@ -47,8 +53,32 @@ struct Snapshots::State {
   std::shared_ptr<const DaemonStatus> latest;
   std::shared_ptr<const DaemonStatus> outdated;  ///< To be freed by readers, as that takes time.
   std::optional<Clock::time_point> asked;        ///< Since then the loop owes an answer.
+  std::exception_ptr failure;                    ///< What came in the way of the last one.
   bool stopped = false;
 };
+
+void Snapshots::State::look_for(const std::shared_ptr<State>& self) {
+  try {
+    self->look([self](Seen seen) { self->take(std::move(seen)); });
+  } catch (const std::exception&) {
+    self->take(std::current_exception());
+  }
+}
+
+void Snapshots::State::take(Seen seen) {
+  std::shared_ptr<const DaemonStatus> made;
+  if (auto* status = std::get_if<DaemonStatus>(&seen)) {
+    made = std::make_shared<const DaemonStatus>(std::move(*status));
+  }
+  const std::lock_guard guard(mutex);
+  if (made) {
+    outdated = std::exchange(latest, std::move(made));
+  } else {
+    failure = std::get<std::exception_ptr>(std::move(seen));
+  }
+  asked.reset();
+  changed.notify_all();
+}
 
 Snapshots::Snapshots(boost::asio::io_context& loop, Look look)
     : state_(std::make_shared<State>(loop, std::move(look))) {}
@@ -59,22 +89,17 @@ std::shared_ptr<const DaemonStatus> Snapshots::get() {
   const auto now = Clock::now();
   if (state.latest && now - state.latest->now < age_max) return state.latest;
   if (!state.asked) {
+    boost::asio::post(state.loop, [shared = state_] { State::look_for(shared); });
     state.asked = now;
-    boost::asio::post(state.loop, [shared = state_] {
-      shared->look([shared](DaemonStatus status) {
-        const std::lock_guard guard(shared->mutex);
-        shared->outdated =
-            std::exchange(shared->latest, std::make_shared<const DaemonStatus>(std::move(status)));
-        shared->asked.reset();
-        shared->changed.notify_all();
-      });
-    });
+    state.failure = nullptr;
   }
   const auto answered = [&] { return state.stopped || !state.asked; };
   state.changed.wait_until(lock, *state.asked + answer_time_max, answered);
   const auto freed = std::exchange(state.outdated, nullptr);
   auto seen = state.asked ? nullptr : state.latest;
+  const auto failure = state.asked ? nullptr : state.failure;
   lock.unlock();
+  if (failure) std::rethrow_exception(failure);
   return seen;
 }
 

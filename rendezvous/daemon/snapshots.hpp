@@ -2,8 +2,10 @@
 
 #include "rendezvous/daemon/status_pages.hpp"
 
+#include <exception>
 #include <functional>
 #include <memory>
+#include <variant>
 
 #include <boost/asio/io_context.hpp>
 
@@ -13,7 +15,9 @@ namespace dlaunch::rendezvous {
 /// a second and only while somebody asks; all else happens on the readers' thread.
 class Snapshots {
  public:
-  using Take = std::function<void(DaemonStatus)>;
+  /// What was seen, or what came in the way.
+  using Seen = std::variant<DaemonStatus, std::exception_ptr>;
+  using Take = std::function<void(Seen)>;
   /// Looks, and hands over what it saw, then or in a later turn. Called on the loop.
   using Look = std::function<void(Take)>;
 
@@ -24,8 +28,8 @@ class Snapshots {
   Snapshots& operator=(const Snapshots&) = delete;
 
   /// One that was begun within the last second. Null where the loop has not answered within 2 s of
-  /// being asked; whoever asks again meanwhile does not wait as long again. On the one thread of
-  /// the readers, not the loop's.
+  /// being asked; whoever asks again meanwhile does not wait as long again. Throws what came in the
+  /// way of looking. On the one thread of the readers, not the loop's.
   std::shared_ptr<const DaemonStatus> get();
   /// Nobody waits any more. Any thread.
   void stop();

@@ -39,14 +39,19 @@ StatusServer::StatusServer(boost::asio::io_context& loop, unique_fd listener, Sn
       snapshots_(loop, std::move(look)),
       actions_(loop, std::move(act)),
       trouble_([&loop, trouble = std::move(trouble)](const std::string& sentence) {
-        boost::asio::post(loop, [trouble, sentence] { trouble(sentence); });
+        boost::asio::post(loop, [trouble, sentence] {
+          try {
+            trouble(sentence);
+          } catch (const std::exception&) {  // There is no memory for telling it.
+          }
+        });
       }),
       http_(
           io_, std::move(listener),
           [this](const PageRequest& request) { return counted_page(request); }, trouble_),
       thread_([this] {
         block_signals();
-        io_.run();
+        http_.run();
       }) {}
 
 StatusServer::~StatusServer() {
@@ -71,10 +76,14 @@ void StatusServer::note(const LogLine& line) {
   if (line.event == LogLine::Event::other) return;
   events_->add(event_json(line, wall_ms()));
   if (news_posted_.exchange(true)) return;
-  boost::asio::post(io_, [this] {
-    news_posted_ = false;
-    http_.news();
-  });
+  try {
+    boost::asio::post(io_, [this] {
+      news_posted_ = false;
+      http_.news();
+    });
+  } catch (const std::exception&) {
+    news_posted_ = false;  // The next event tries it again.
+  }
 }
 
 void StatusServer::stop() {

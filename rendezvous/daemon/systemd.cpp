@@ -7,7 +7,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <condition_variable>
+#include <csignal>
 #include <limits>
+#include <mutex>
+#include <stop_token>
 
 #include <fcntl.h>
 #include <sys/socket.h>
@@ -109,6 +113,10 @@ ServiceNotifier::ServiceNotifier(std::string_view socket) : socket_(socket) {
   if (!fd_) throw Error(Errc::internal, "no socket for NOTIFY_SOCKET: " + errno_text(errno));
 }
 
+void ServiceNotifier::starting(std::string_view status, std::chrono::microseconds at_most) {
+  send("EXTEND_TIMEOUT_USEC=" + std::to_string(at_most.count()) + "\nSTATUS=" + one_line(status));
+}
+
 void ServiceNotifier::ready(std::string_view status) {
   send("READY=1\nSTATUS=" + one_line(status));
 }
@@ -133,6 +141,33 @@ void ServiceNotifier::send(const std::string& state) {
   throw Error(Errc::unreachable, "telling the service manager " +
                                      in_quotes(state.substr(0, state.find('\n'))) +
                                      " at NOTIFY_SOCKET=" + socket_ + ": " + errno_text(errno));
+}
+
+LongStart::LongStart(std::string socket, std::string status,
+                     std::optional<std::chrono::microseconds> watchdog, Times times) {
+  if (socket.empty()) return;
+  const auto period = watchdog ? std::min(times.period, *watchdog) : times.period;
+  thread_ = std::jthread([socket = std::move(socket), status = std::move(status), watched = watchdog,
+                          period, limit = times.limit](const std::stop_token& stop) {
+    // Signals are for those who come after.
+    sigset_t all;
+    ::sigfillset(&all);
+    ::pthread_sigmask(SIG_SETMASK, &all, nullptr);
+    constexpr auto patience = std::chrono::seconds(60);  // Many periods of a machine without time.
+    std::mutex mutex;
+    std::condition_variable_any stopped;
+    std::unique_lock lock(mutex);
+    const auto end = Clock::now() + limit;
+    while (!stop.stop_requested() && Clock::now() < end) {
+      try {
+        ServiceNotifier manager(socket);
+        manager.starting(status, patience);
+        if (watched) manager.alive();
+      } catch (const std::exception&) {  // It is tried again in time.
+      }
+      stopped.wait_for(lock, stop, period, [] { return false; });
+    }
+  });
 }
 
 }  // namespace dlaunch::rendezvous

@@ -8,6 +8,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include <sys/types.h>
@@ -49,6 +51,8 @@ class ServiceNotifier {
   explicit ServiceNotifier(std::string_view socket);
 
   bool active() const { return static_cast<bool>(fd_); }
+  /// The manager may wait this long from now on for ready().
+  void starting(std::string_view status, std::chrono::microseconds at_most);
   void ready(std::string_view status);
   void reloading();
   /// The manager may wait this long before it takes us for stuck.
@@ -61,6 +65,25 @@ class ServiceNotifier {
 
   std::string socket_;
   unique_fd fd_;
+};
+
+/// While it lives, a start that takes long is not taken for one that has failed: the service manager
+/// is told again and again, on a thread of its own, for as long as `limit` at most.
+class LongStart {
+ public:
+  struct Times {
+    std::chrono::microseconds period = std::chrono::seconds(5), limit = std::chrono::hours(1);
+  };
+  /// `socket` as NOTIFY_SOCKET names it; empty: there is no manager. `watchdog` as of
+  /// watchdog_period: one that stood by before is watched already.
+  LongStart(std::string socket, std::string status,
+            std::optional<std::chrono::microseconds> watchdog, Times times);
+  LongStart(std::string socket, std::string status,
+            std::optional<std::chrono::microseconds> watchdog)
+      : LongStart(std::move(socket), std::move(status), watchdog, Times()) {}
+
+ private:
+  std::jthread thread_;
 };
 
 }  // namespace dlaunch::rendezvous

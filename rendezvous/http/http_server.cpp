@@ -11,12 +11,15 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <thread>
 #include <utility>
 
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/co_spawn.hpp>
+#include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
@@ -107,6 +110,7 @@ Response to_response(const Request& request, Page page, bool keep) {
 struct HttpServer::State : std::enable_shared_from_this<State> {
   State(asio::io_context& context, Pages give, Trouble tell)
       : io(context),
+        work(context.get_executor()),
         pages(std::move(give)),
         trouble(std::move(tell)),
         acceptor(context),
@@ -123,6 +127,10 @@ struct HttpServer::State : std::enable_shared_from_this<State> {
   static asio::awaitable<void> linger(beast::tcp_stream& stream);
   Page page_for(const Request& request, const std::string& peer) const;
 
+  /// Accepts, unless that is being done.
+  void go_on_accepting();
+  /// Also that may fail.
+  void tell(const char* what, const std::exception& error) const noexcept;
   /// A coroutine's end: an exception is told, and stops nothing else.
   auto ended(const char* what) {
     return [self = shared_from_this(), what](const std::exception_ptr& failure) {
@@ -130,18 +138,22 @@ struct HttpServer::State : std::enable_shared_from_this<State> {
       try {
         std::rethrow_exception(failure);
       } catch (const std::exception& error) {
-        self->trouble(std::string(what) + ": " + error.what());
+        self->tell(what, error);
       }
     };
   }
 
   asio::io_context& io;
+  /// Until stop(): a loop that runs out of work for a moment, since what it waited for has failed,
+  /// would end.
+  asio::executor_work_guard<asio::io_context::executor_type> work;
   const Pages pages;
   const Trouble trouble;
   tcp::acceptor acceptor;
   asio::steady_timer pause;  ///< Until a connection may be accepted again.
   std::set<Connection*> connections;
   std::size_t followers = 0;
+  std::size_t accepting = 0;  ///< Coroutines that accept: one.
   bool stopped = false;
 };
 
@@ -196,7 +208,23 @@ asio::awaitable<void> HttpServer::State::make_room(std::shared_ptr<State> self) 
   }
 }
 
+void HttpServer::State::tell(const char* what, const std::exception& error) const noexcept {
+  try {
+    trouble(std::string(what) + ": " + error.what());
+  } catch (const std::exception&) {  // There is no memory for telling it, either.
+  }
+}
+
+/// What ends it leaves the loop, whose run() begins anew.
+void HttpServer::State::go_on_accepting() {
+  if (stopped || accepting > 0) return;
+  asio::co_spawn(io, accept(shared_from_this()), [](const std::exception_ptr& failure) {
+    if (failure) std::rethrow_exception(failure);
+  });
+}
+
 asio::awaitable<void> HttpServer::State::accept(std::shared_ptr<State> self) {
+  const Counted counted(self->accepting);
   while (!self->stopped) {
     error_code error;
     co_await make_room(self);
@@ -282,7 +310,8 @@ Page HttpServer::State::page_for(const Request& request, const std::string& peer
     return page;
   } catch (const std::exception& error) {
     trouble("the status page at " + std::string(asked.target) + " failed: " + error.what());
-    return sentence_page(500, "this page cannot be shown; the log says why");
+    return sentence_page(500, reads ? "this page cannot be shown; the log says why"
+                                    : "the action failed on the way; the log says why");
   }
 }
 
@@ -346,10 +375,27 @@ HttpServer::HttpServer(asio::io_context& io, unique_fd listener, Pages pages, Tr
   }
   state_->acceptor.assign(family == AF_INET ? tcp::v4() : tcp::v6(), listener.get());
   (void)listener.release();  // It is the acceptor's now.
-  asio::co_spawn(io, State::accept(state_), state_->ended("accepting status connections"));
+  state_->go_on_accepting();
 }
 
 HttpServer::~HttpServer() { stop(); }
+
+void HttpServer::run() {
+  for (;;) {
+    try {
+      state_->io.run();
+      return;
+    } catch (const std::exception& error) {
+      state_->tell("serving the status", error);
+    }
+    std::this_thread::sleep_for(accept_pause);
+    try {
+      // Behind the end of the coroutine that has failed.
+      asio::post(state_->io, [state = state_] { state->go_on_accepting(); });
+    } catch (const std::exception&) {  // The next failure comes here again, or who hangs up.
+    }
+  }
+}
 
 std::size_t HttpServer::connections() const { return state_->connections.size(); }
 
@@ -364,6 +410,7 @@ void HttpServer::stop() {
   error_code ignored;  // Closing cannot be helped further.
   state_->acceptor.close(ignored);
   state_->pause.cancel();
+  state_->work.reset();
   for (auto* connection : state_->connections) {
     connection->stream.cancel();
     connection->wake.cancel();

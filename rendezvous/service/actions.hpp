@@ -2,12 +2,16 @@
 
 #include "runtime/base/deadline.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
 
 namespace dlaunch::rendezvous {
+
+/// Names of jobs, nodes and hosts go into logs, sentences and file names.
+constexpr std::size_t name_bytes_max = 255;
 
 /// What an operator asks of a service.
 struct Action {

@@ -26,9 +26,6 @@ std::size_t roster_bytes(const NodeOffer& offer) {
   return bytes;
 }
 
-/// Names go into logs, sentences and file names.
-constexpr std::size_t name_bytes_max = 255;
-
 bool is_name(std::string_view text) {
   return !text.empty() && text.size() <= name_bytes_max && std::ranges::none_of(text, is_control);
 }
@@ -212,7 +209,7 @@ void Service::State::on_closed(store::ConnectionId who, bool goodbye) {
   const auto found = callers.find(who);
   if (found == callers.end()) return;
   const Caller caller = found->second;
-  joined(who, false);
+  if (caller.joined) --agents;
   callers.erase(found);
   std::erase_if(early, [&](const Early& each) { return each.connection == who; });
   if (const auto of = connections_of.find(caller.job); --of->second == 0) connections_of.erase(of);
@@ -350,6 +347,7 @@ Job& Service::State::open_job(const std::string& name, const message::Join& mess
   std::uint64_t epoch = epoch_max;
   if (Job* old = find(name)) {
     epoch = old->rounds.epoch();
+    part_from_members(*old);
     if (old->scheduled) deadlines.erase({*old->scheduled, old});
     jobs.erase(name);
   }
@@ -399,6 +397,11 @@ void Service::State::joined(store::ConnectionId who, bool is) {
   if (caller == callers.end() || caller->second.joined == is) return;
   caller->second.joined = is;
   is ? ++agents : --agents;
+  if (!is) expect(who, true);  // Its place is for those who have one, or will.
+}
+
+void Service::State::part_from_members(const Job& job) {
+  for (const auto& [session, member] : job.members) joined(member.connection, false);
 }
 
 // ---- Service ----

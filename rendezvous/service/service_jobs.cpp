@@ -320,6 +320,7 @@ void Service::State::schedule(Job& job) {
 void Service::State::forget(Job& job) {
   epoch_max = std::max(epoch_max, job.rounds.epoch());
   incarnation_max = std::max(incarnation_max, job.incarnation);
+  part_from_members(job);
   if (job.scheduled) deadlines.erase({*job.scheduled, &job});
   const std::string name = job.name;
   if (journal != nullptr) journal->job_forgotten(name);

@@ -113,6 +113,8 @@ struct Service::State final : store::Host, std::enable_shared_from_this<State> {
   void turn_away(store::ConnectionId who, const std::string& job, const std::string& node,
                  const message::Refused& refusal);
   void joined(store::ConnectionId who, bool is);
+  /// The job goes, and those of its nodes that are connected have joined none any more.
+  void part_from_members(const Job& job);
   Job* find(std::string_view name);
   std::size_t unfinished() const;
   bool idle() const;

@@ -72,8 +72,8 @@ void Writer::seal() {
 
 void Writer::hand_over() {
   if (filling_.changes.empty()) return;
-  sealed_bytes_ += filling_.bytes;
-  sealed_.push_back(std::exchange(filling_, {}));
+  std::swap(sealed_.emplace_back(), filling_);  // Where there is no memory, nothing is lost.
+  sealed_bytes_ += sealed_.back().bytes;
 }
 
 std::vector<Change> Writer::next_batch() {
@@ -135,6 +135,9 @@ void Writer::run(const std::stop_token& stop) {
     }
   } catch (const StateLost& lost) {
     events_.failed(lost.what());
+  } catch (const std::exception& error) {  // For want of memory, say.
+    events_.failed(std::string("the state cannot be written: ") + error.what() +
+                   "; dlaunchd stops, so that it promises nothing that is not kept");
   }
   if (copying_) end_backup(BackupStatus::State::failed, "dlaunchd stops");
   const std::lock_guard lock(mutex_);

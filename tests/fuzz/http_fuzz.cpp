@@ -1,8 +1,10 @@
 #include "rendezvous/control/action_pages.hpp"
 #include "rendezvous/daemon/events.hpp"
+#include "rendezvous/daemon/log.hpp"
 #include "rendezvous/daemon/status_pages.hpp"
 #include "rendezvous/http/request.hpp"
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -15,10 +17,13 @@
 #include <boost/asio/buffer.hpp>
 #include <boost/beast/http/empty_body.hpp>
 #include <boost/beast/http/parser.hpp>
+#include <fcntl.h>
+#include <unistd.h>
 
 /// Any bytes as a request to the status pages: Beast reads them, as in HttpServer, and what it
 /// makes of them goes through all that our own code reads of a request. A request of another site's
-/// page is refused; every other one has an answer.
+/// page is refused; every other one has an answer. What was asked goes into the log, too, whose
+/// lines are whole and have an end.
 
 namespace {
 
@@ -63,6 +68,28 @@ const Operators& operators() {
   return all;
 }
 
+/// A line about a job of any name, in both forms.
+void log_line_of(std::string_view job) {
+  static const auto pipe = [] {
+    std::array<int, 2> ends{};
+    if (::pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK) != 0) fail("no pipe");
+    return ends;
+  }();
+  constexpr std::size_t line_bytes_max = 4096;  // PIPE_BUF: it is written as a whole.
+  std::array<char, 2 * line_bytes_max> read{};
+  for (const auto form : {Log::Form::text, Log::Form::json}) {
+    Log log(pipe[1]);
+    log.set_form(form);
+    log.write({.level = LogLine::Level::warning,
+               .job = std::string(job),
+               .sentence = "action: " + std::string(job)});
+    const auto size = ::read(pipe[0], read.data(), read.size());
+    if (size <= 0 || size > static_cast<ssize_t>(line_bytes_max)) fail("a line that is too long");
+    const std::string_view line(read.data(), static_cast<std::size_t>(size));
+    if (line.find('\n') != line.size() - 1) fail("not one line");
+  }
+}
+
 std::string_view text_of(auto view) { return {view.data(), view.size()}; }
 
 }  // namespace
@@ -92,6 +119,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     fail("a foreign page was let in");
   }
   if (refusal) return 0;
+  log_line_of(request.target);
   if (is_action(request)) {
     const auto asked = action_of(request, &operators());
     const auto* action = std::get_if<Action>(&asked);
@@ -99,6 +127,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       fail("an action without a token");
     }
     if (action != nullptr && action->reason.size() > reason_bytes_max) fail("a long reason");
+    if (action != nullptr && action->job.size() + action->node.size() > 2 * name_bytes_max) {
+      fail("a long name");
+    }
     return 0;
   }
   const Page page = page_at(request, source());

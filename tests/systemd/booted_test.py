@@ -159,6 +159,12 @@ def holds_a_job_across_a_crash(booted, daemon):
     job.ends_well()
 
 
+def comes_back_from_many_crashes(booted, daemon):
+    """More than systemd allows in ten seconds, unless the unit says otherwise."""
+    for _ in range(6):
+        restarted(booted, daemon, "-KILL")
+
+
 def holds_a_job_across_the_watchdog(booted, daemon):
     job = HeldJob(booted, daemon, "stopped")
     restarted(booted, daemon, "-STOP")
@@ -227,8 +233,8 @@ def main(build):
             # LeakSanitizer looks at its process by ptrace, which the unit does not allow.
             drop_in(booted, "[Service]\nWatchdogSec=1s\nRestartSec=10ms\nEnvironment=ASAN_OPTIONS=detect_leaks=0\n")
             for step in (starts_by_a_reader, starts_by_a_connection, refuses_before_it_is_ended, logs_with_fields,
-                         is_confined, reloads, holds_a_job_across_a_crash, holds_a_job_across_the_watchdog,
-                         holds_a_job_across_an_upgrade, obeys_an_operator, stops, refuses_to_be_exposed):
+                         is_confined, reloads, holds_a_job_across_a_crash, comes_back_from_many_crashes,
+                         holds_a_job_across_the_watchdog, holds_a_job_across_an_upgrade, obeys_an_operator, stops, refuses_to_be_exposed):
                 try:
                     step(booted, daemon)
                 except AssertionError:

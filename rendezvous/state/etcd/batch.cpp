@@ -75,6 +75,16 @@ std::vector<std::vector<Operation>> Batch::transactions() const {
   return all;
 }
 
+namespace {
+
+/// There is a first key behind all that begin so.
+bool can_be_prefix(std::string_view key) {
+  constexpr char last_byte = '\xff';
+  return !key.empty() && key.back() != last_byte;
+}
+
+}  // namespace
+
 std::string to_bytes(const std::vector<std::vector<Operation>>& transactions) {
   Bytes bytes;
   ByteWriter out(bytes);
@@ -101,6 +111,8 @@ std::optional<std::vector<std::vector<Operation>>> from_bytes(std::string_view b
       Operation operation{static_cast<Operation::Kind>(kind), {}, {}};
       operation.key = in.text(no_limit);
       operation.value = in.text(no_limit);
+      const bool all = operation.kind == Operation::Kind::erase_all;
+      if (all && !can_be_prefix(operation.key)) return std::nullopt;
       operations.push_back(std::move(operation));
     }
   }

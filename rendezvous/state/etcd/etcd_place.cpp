@@ -6,6 +6,7 @@
 #include "runtime/base/text_hash.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <condition_variable>
 #include <iterator>
@@ -31,7 +32,12 @@ constexpr std::uint64_t rows_version = 2;
 /// last, and complete when the first of these two keys is there.
 constexpr std::string_view log_key = "log", log_prefix = "log/";
 
-std::uint64_t number_of(const std::string& text) { return std::stoull("0" + text); }
+std::uint64_t number_of(const std::string& text) {
+  std::uint64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error == std::errc() && end == text.data() + text.size()) return number;
+  throw Failure(Failure::Kind::refused, "a number that is none: " + name_in_quotes(text));
+}
 
 Json request_of(const std::string& prefix, const Operation& operation) {
   const std::string key = prefix + operation.key;
@@ -197,6 +203,9 @@ void EtcdPlace::each_below(std::string_view below, std::int64_t revision,
     }
     for (const Json& kv : kvs_of(page)) {
       next = bytes_in(kv, "key");
+      if (!next.starts_with(prefix)) {
+        throw Failure(Failure::Kind::refused, "an answer with a key that was not asked for");
+      }
       take(next.substr(prefix.size()), bytes_in(kv, "value"));
     }
     next += '\0';

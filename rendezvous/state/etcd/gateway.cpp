@@ -2,12 +2,10 @@
 
 #include "runtime/base/deadline.hpp"
 #include "runtime/base/os/socket.hpp"
-#include "runtime/base/phrases.hpp"
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <optional>
 #include <utility>
 
 #include <boost/asio/buffer.hpp>
@@ -30,17 +28,6 @@ constexpr auto pause = std::chrono::milliseconds(50);
 /// What a page of rows takes at most, with room to spare.
 constexpr std::size_t reply_bytes_max = 256u << 20;
 
-/// gRPC's codes, which the gateway passes on.
-enum class Code {
-  deadline_exceeded = 4,
-  not_found = 5,
-  resource_exhausted = 8,
-  failed_precondition = 9,
-  aborted = 10,
-  internal = 13,
-  unavailable = 14,
-};
-
 Failure unreachable(const std::string& why) { return {Failure::Kind::unreachable, why}; }
 
 void await(int fd, short events, Clock::time_point deadline) {
@@ -60,44 +47,6 @@ bool is_usable(int fd) {
   return n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
 }
 
-/// gRPC's code and the sentence of an answer that is an error. Versions of the gateway have it in
-/// "error" or "message", and calls that stream in an object "error", even with status 200.
-std::optional<std::pair<std::int64_t, std::string>> complaint_in(const Json& answer) {
-  const auto error = answer.find("error");
-  const Json& whole = error != answer.end() && error->is_object() ? *error : answer;
-  for (const char* field : {"error", "message"}) {
-    const auto found = whole.find(field);
-    if (found == whole.end() || !found->is_string()) continue;
-    const char* code = whole.contains("grpc_code") ? "grpc_code" : "code";
-    return std::pair(number_in(whole, code), found->get<std::string>());
-  }
-  if (error == answer.end()) return std::nullopt;
-  return std::pair(std::int64_t{0}, std::string("an error without a message"));
-}
-
-/// What an error means for the one who asks.
-Failure::Kind kind_of(unsigned status, std::int64_t code, std::string_view message) {
-  const auto has = [&](std::string_view words) {
-    return message.find(words) != std::string_view::npos;
-  };
-  if (has("database space exceeded")) return Failure::Kind::no_space;
-  switch (static_cast<Code>(code)) {
-    case Code::not_found:
-      return Failure::Kind::not_found;
-    case Code::deadline_exceeded:
-    case Code::aborted:
-    case Code::unavailable:
-    case Code::internal:
-      return Failure::Kind::unreachable;
-    case Code::resource_exhausted:
-      // Such as "too many requests"; a message that is too long stays that.
-      return has("larger than max") ? Failure::Kind::refused : Failure::Kind::unreachable;
-    case Code::failed_precondition:
-      break;
-  }
-  return status >= 500 ? Failure::Kind::unreachable : Failure::Kind::refused;
-}
-
 }  // namespace
 
 Json Gateway::ask(std::string_view path, const Json& body, Clock::time_point deadline) {
@@ -114,16 +63,7 @@ Json Gateway::ask(std::string_view path, const Json& body, Clock::time_point dea
     try {
       const auto reply = post(path, text, std::min(deadline, Clock::now() + patience));
       if (!reply.keeps) socket_.reset();
-      const Json answer = Json::parse(reply.body, nullptr, false);
-      if (!answer.is_object()) throw unreachable("an answer that is no JSON");
-      const auto wrong = complaint_in(answer);
-      if (reply.status == 200 && !wrong) {
-        // A call that streams has each message in a "result".
-        return answer.contains("result") ? answer.at("result") : answer;
-      }
-      const auto [code, message] =
-          wrong.value_or(std::pair(std::int64_t{0}, "status " + std::to_string(reply.status)));
-      throw Failure(kind_of(reply.status, code, message), clipped(message));
+      return answer_in(reply.status, reply.body);
     } catch (const Failure& failure) {
       if (failure.kind() != Failure::Kind::unreachable) throw;
       why = member() + ": " + failure.what();

@@ -1,7 +1,10 @@
 #include "rendezvous/state/etcd/requests.hpp"
 
+#include "runtime/base/phrases.hpp"
+
 #include <array>
 #include <charconv>
+#include <optional>
 #include <utility>
 
 namespace dlaunch::rendezvous::etcd {
@@ -9,6 +12,55 @@ namespace {
 
 constexpr std::string_view base64_digits =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+/// gRPC's codes, which the gateway passes on.
+enum class Code {
+  deadline_exceeded = 4,
+  not_found = 5,
+  resource_exhausted = 8,
+  failed_precondition = 9,
+  aborted = 10,
+  internal = 13,
+  unavailable = 14,
+};
+
+/// gRPC's code and the sentence of an answer that is an error. Versions of the gateway have it in
+/// "error" or "message", and calls that stream in an object "error", even with status 200.
+std::optional<std::pair<std::int64_t, std::string>> complaint_in(const Json& answer) {
+  const auto error = answer.find("error");
+  const Json& whole = error != answer.end() && error->is_object() ? *error : answer;
+  for (const char* field : {"error", "message"}) {
+    const auto found = whole.find(field);
+    if (found == whole.end() || !found->is_string()) continue;
+    const char* code = whole.contains("grpc_code") ? "grpc_code" : "code";
+    return std::pair(number_in(whole, code), found->get<std::string>());
+  }
+  if (error == answer.end()) return std::nullopt;
+  return std::pair(std::int64_t{0}, std::string("an error without a message"));
+}
+
+/// What an error means for the one who asks.
+Failure::Kind kind_of(unsigned status, std::int64_t code, std::string_view message) {
+  const auto has = [&](std::string_view words) {
+    return message.find(words) != std::string_view::npos;
+  };
+  if (has("database space exceeded")) return Failure::Kind::no_space;
+  switch (static_cast<Code>(code)) {
+    case Code::not_found:
+      return Failure::Kind::not_found;
+    case Code::deadline_exceeded:
+    case Code::aborted:
+    case Code::unavailable:
+    case Code::internal:
+      return Failure::Kind::unreachable;
+    case Code::resource_exhausted:
+      // Such as "too many requests"; a message that is too long stays that.
+      return has("larger than max") ? Failure::Kind::refused : Failure::Kind::unreachable;
+    case Code::failed_precondition:
+      break;
+  }
+  return status >= 500 ? Failure::Kind::unreachable : Failure::Kind::refused;
+}
 
 }  // namespace
 
@@ -121,6 +173,21 @@ Json kvs_of_response(const Json& answer, std::size_t which) {
   if (all == answer.end() || !all->is_array() || all->size() <= which) return Json::array();
   const auto range = all->at(which).find("response_range");
   return range == all->at(which).end() ? Json::array() : kvs_of(*range);
+}
+
+Json answer_in(unsigned status, std::string_view body) {
+  Json answer = Json::parse(body, nullptr, false);
+  if (!answer.is_object()) {
+    throw Failure(Failure::Kind::unreachable, "an answer that is no JSON");
+  }
+  const auto wrong = complaint_in(answer);
+  if (status == 200 && !wrong) {
+    // A call that streams has each message in a "result".
+    return answer.contains("result") ? answer.at("result") : answer;
+  }
+  const auto [code, message] =
+      wrong.value_or(std::pair(std::int64_t{0}, "status " + std::to_string(status)));
+  throw Failure(kind_of(status, code, message), clipped(message));
 }
 
 }  // namespace dlaunch::rendezvous::etcd

@@ -49,6 +49,9 @@ Json erase_of(const std::string& key, bool all);
 // ---- Answers, which leave out what is 0, false or empty. They throw Failure for another form.
 // ----
 
+/// What an answer with this HTTP status says; an error is thrown as what it means for the one who
+/// asked.
+Json answer_in(unsigned status, std::string_view body);
 std::int64_t number_in(const Json& object, const char* field);
 std::string bytes_in(const Json& object, const char* field);
 bool is_true(const Json& object, const char* field);

@@ -281,6 +281,7 @@ void Rows::take_in_space(std::string_view row, BytesView payload) {
   const auto space = from_hex(row.substr(space_rows.size(), hex_size));
   require(space.has_value(), row);
   const auto of = static_cast<SpaceNumber>(*space);
+  require(of >= 0 && of < std::numeric_limits<SpaceNumber>::max(), row);
   std::string_view rest = row.substr(start);
   ByteReader in(payload);
   if (rest.empty()) {

@@ -19,6 +19,16 @@ struct FirstOf {
   const Name& operator[](std::size_t i) const { return names[i]; }
 };
 
+/// A part of a session's end. Where it fails, for want of memory say, the other parts are not to
+/// miss it, and what it leaves behind ends with its lease or its namespace.
+template <class Part>
+void attempt(Part part) noexcept {
+  try {
+    part();
+  } catch (const std::exception&) {
+  }
+}
+
 std::string sentence(const TimedOut& late) {
   const std::size_t told = names_told(late.missing);
   if (!late.contributors.empty()) {
@@ -37,18 +47,21 @@ NativeSession::NativeSession(NativeSpaces& spaces, std::uint64_t client, Outbox&
 }
 
 NativeSession::~NativeSession() {
-  if (goodbye_ && space_ != nullptr) {
+  attempt([&] {
+    if (!goodbye_ || space_ == nullptr) return;
     space_->values.end_leases(session_, space_->effects);
     space_->deliver();
     space_->forget(session_);
-  }
-  leave();
+  });
+  attempt([&] { leave(); });
   spaces_.clients_.erase(client_);
   const auto own = spaces_.by_session_.find(session_);
   if (own != spaces_.by_session_.end() && own->second == this) spaces_.by_session_.erase(own);
   if (state_ != State::welcomed) return;
-  if (spaces_.backend_ != nullptr) spaces_.backend_->on_gone(from(), goodbye_);
-  spaces_.host_.on_closed(client_, goodbye_);
+  attempt([&] {
+    if (spaces_.backend_ != nullptr) spaces_.backend_->on_gone(from(), goodbye_);
+  });
+  attempt([&] { spaces_.host_.on_closed(client_, goodbye_); });
 }
 
 void NativeSession::superseded() {
@@ -85,13 +98,13 @@ void NativeSession::sit(NativeSpace* space, std::string_view why) {
 }
 
 void NativeSession::leave() {
-  if (space_ == nullptr) return;
-  space_->detach(client_);
-  if (session_ != 0) space_->leave(session_, spaces_.now_);
-  spaces_.touch(*space_);
-  space_ = nullptr;
+  NativeSpace* const space = std::exchange(space_, nullptr);
   replies_ = nullptr;
   bulk_.reset();
+  if (space == nullptr) return;
+  space->detach(client_);
+  if (session_ != 0) space->leave(session_, spaces_.now_);
+  spaces_.touch(*space);
 }
 
 // ---- Bytes to frames ----

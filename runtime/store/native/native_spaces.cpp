@@ -151,8 +151,8 @@ NativeSpace* NativeSpaces::find(SpaceId id) {
 
 void NativeSpaces::touch(NativeSpace& space) {
   if (space.touched_) return;
-  space.touched_ = true;
   touched_.push_back(space.id);
+  space.touched_ = true;
 }
 
 void NativeSpaces::schedule() {
@@ -162,7 +162,9 @@ void NativeSpaces::schedule() {
     space->touched_ = false;
     const auto next = space->next_deadline();
     if (next == space->scheduled_) continue;
-    if (space->scheduled_) deadlines_.erase({*space->scheduled_, id});
+    if (const auto before = std::exchange(space->scheduled_, std::nullopt)) {
+      deadlines_.erase({*before, id});
+    }
     if (next) deadlines_.emplace(*next, id);
     space->scheduled_ = next;
   }

@@ -30,10 +30,11 @@ Connection& Server::State::add(unique_fd socket, Protocols protocols) {
   connection.protocols = protocols;
   connection.job = jobless;
   connection.charge = MemoryCharge(limits.memory);
-  connections.emplace(id, std::move(owned));
   // What ends a connection, or has something to send to it, is not to fail for want of memory.
-  if (dirty.capacity() < connections.size()) dirty.reserve(2 * connections.size());
-  if (ended.capacity() < connections.size()) ended.reserve(2 * connections.size());
+  const std::size_t count = connections.size() + 1;
+  if (dirty.capacity() < count) dirty.reserve(2 * count);
+  if (ended.capacity() < count) ended.reserve(2 * count);
+  connections.emplace(id, std::move(owned));
   connection.interest = EPOLLIN;
   epoll_event event{EPOLLIN, {.u64 = id}};
   if (::epoll_ctl(poll, EPOLL_CTL_ADD, connection.socket.get(), &event) != 0) end(connection);
@@ -145,12 +146,15 @@ void Server::State::begin_c10d() {
 }
 
 void Server::State::flush_dirty(Clock::time_point now) {
-  if (commits != nullptr) commits->seal();
+  // What could not be sealed is later, and what was said about it waits until then.
+  if (commits != nullptr) guarded(nullptr, [&] { commits->seal(); });
   // Ending a session may make others dirty, so the list can grow meanwhile.
   for (std::size_t i = 0; i < dirty.size(); ++i) {
     Connection& connection = *dirty[i];
-    guarded(&connection, [&] { flush(connection, now); });
-    charge(connection);
+    guarded(&connection, [&] {
+      flush(connection, now);
+      charge(connection);
+    });
   }
   dirty.clear();
 }

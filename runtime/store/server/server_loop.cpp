@@ -20,6 +20,8 @@ using namespace std::chrono_literals;
 constexpr auto hello_timeout = 3s;
 constexpr std::size_t pending_max = 16'384;
 constexpr auto pending_slow = 1s;
+/// For want of memory, what is to be done is tried again after this.
+constexpr auto retry_pause = 10ms;
 /// Without descriptors or memory for another connection, accepting rests.
 constexpr auto accept_pause = 100ms;
 /// How long we wait for a peer to read why it was refused, before the connection is closed.
@@ -51,26 +53,28 @@ void Server::State::start() {
 
 void Server::State::wait_for_sockets() {
   ready.async_wait(asio::posix::stream_descriptor::wait_read,
-                   [self = shared_from_this()](const boost::system::error_code& error) {
-                     if (error || self->stopped) return;
-                     self->serve_ready();
-                     self->wait_for_sockets();
-                   });
+                   WaitHandler(sockets_memory,
+                               [self = shared_from_this()](const boost::system::error_code& error) {
+                                 if (error || self->stopped) return;
+                                 self->serve_ready();
+                                 self->wait_for_sockets();
+                               }));
 }
 
 void Server::State::wait_for_time() {
   timer.expires_at(armed);
-  timer.async_wait([self = shared_from_this()](const boost::system::error_code& error) {
-    if (self->stopped) return;
-    if (!error) {  // Else it was armed anew, for an earlier time.
-      // If we stood still, messages that should have come by now may lie unread.
-      if (Clock::now() - self->armed > late_at) self->serve_ready();
-      if (self->stopped) return;
-      self->armed = Clock::time_point::max();
-      self->batch([&] { self->on_time(Clock::now()); });
-    }
-    self->wait_for_time();
-  });
+  timer.async_wait(WaitHandler(
+      time_memory, [self = shared_from_this()](const boost::system::error_code& error) {
+        if (self->stopped) return;
+        if (!error) {  // Else it was armed anew, for an earlier time.
+          // If we stood still, messages that should have come by now may lie unread.
+          if (Clock::now() - self->armed > late_at) self->serve_ready();
+          if (self->stopped) return;
+          self->armed = Clock::time_point::max();
+          self->batch([&] { self->on_time(Clock::now()); });
+        }
+        self->wait_for_time();
+      }));
 }
 
 void Server::State::serve_ready() {
@@ -115,11 +119,22 @@ void Server::State::take_turns() {
 }
 
 void Server::State::go_on_soon() {
-  if (std::exchange(go_on_posted, true)) return;
-  asio::post(io, [self = shared_from_this()] {
-    self->go_on_posted = false;
-    if (!self->stopped) self->serve_ready();
-  });
+  if (go_on_posted) return;
+  try {
+    asio::post(io, [self = shared_from_this()] {
+      self->go_on_posted = false;
+      if (!self->stopped) self->serve_ready();
+    });
+    go_on_posted = true;
+  } catch (const std::exception& error) {
+    failed(nullptr, error.what());
+    go_on_later();
+  }
+}
+
+void Server::State::go_on_later() noexcept {
+  armed = std::min(armed, Clock::now() + retry_pause);
+  timer.cancel();
 }
 
 void Server::State::failed(Connection* connection, const char* why) noexcept {
@@ -148,11 +163,11 @@ void Server::State::send_soon() {
   if (in_batch) return;
   flush_dirty(Clock::now());
   if (ended.empty() || sweep_posted) return;
-  sweep_posted = true;
   asio::post(io, [self = shared_from_this()] {
     self->sweep_posted = false;
     if (!self->stopped) self->batch([] {});
   });
+  sweep_posted = true;
 }
 
 void Server::State::arm() {
@@ -204,17 +219,20 @@ void Server::State::accept_some(std::uint64_t index, Clock::time_point now) {
     }
     Connection& connection = add(std::move(socket), protocols);
     connection.unwelcome = std::move(unwelcome);
-    if (!listener.unix_socket && !count_peer(connection)) {
-      ++counters.crowded;
-      end(connection);
-      continue;
-    }
-    if (protocols.c10d) {
-      connection.silent = true;
-      ++counters.silent;
-    } else {
-      make_pending(connection, now);
-    }
+    guarded(&connection, [&] { await_hello(connection, !listener.unix_socket, now); });
+  }
+}
+
+void Server::State::await_hello(Connection& connection, bool counts, Clock::time_point now) {
+  if (counts && !count_peer(connection)) {
+    ++counters.crowded;
+    return end(connection);
+  }
+  if (connection.protocols.c10d) {
+    connection.silent = true;
+    ++counters.silent;
+  } else {
+    make_pending(connection, now);
   }
 }
 
@@ -267,9 +285,9 @@ void Server::State::make_room(std::uint64_t index, Clock::time_point now) {
 }
 
 void Server::State::make_pending(Connection& connection, Clock::time_point now) {
+  pending.emplace_back(now, connection.id);
   connection.pending = true;
   ++pending_count;
-  pending.emplace_back(now, connection.id);
 }
 
 void Server::State::no_longer_pending(Connection& connection) {

@@ -4,6 +4,7 @@
 #include "runtime/store/c10d/c10d_session.hpp"
 #include "runtime/store/native/native.hpp"
 #include "runtime/store/server/connection.hpp"
+#include "runtime/store/server/handler_memory.hpp"
 #include "runtime/store/server/server.hpp"
 
 #include <deque>
@@ -63,7 +64,7 @@ struct Server::State final : Host, Connection::Owner, std::enable_shared_from_th
     });
     settle(now);
     in_batch = false;
-    arm();
+    guarded(nullptr, [&] { arm(); });
     if (!turns.empty()) go_on_soon();
   }
   /// What fails here ends this connection, if it is one's, and nothing else.
@@ -78,6 +79,8 @@ struct Server::State final : Host, Connection::Owner, std::enable_shared_from_th
   void failed(Connection* connection, const char* why) noexcept;
   /// Some wait for their turn.
   void go_on_soon();
+  /// The same, a little later, for want of memory.
+  void go_on_later() noexcept;
   void settle(Clock::time_point now);
   /// Sends at once what a call from outside of any batch has queued; callbacks come later.
   void send_soon();
@@ -92,6 +95,8 @@ struct Server::State final : Host, Connection::Owner, std::enable_shared_from_th
   void accept_some(std::uint64_t index, Clock::time_point now);
   bool may_accept(Clock::time_point now);
   static std::string unwelcome_user(int socket, const SocketAccess& access);
+  /// Time runs for a connection that has just come; `counts`: it is one of its address'.
+  void await_hello(Connection& connection, bool counts, Clock::time_point now);
   /// False where this address has as many connections as it may; else it counts one more.
   bool count_peer(Connection& connection);
   /// Whether PyTorch's store is for the peer of this socket.
@@ -159,6 +164,7 @@ struct Server::State final : Host, Connection::Owner, std::enable_shared_from_th
   int poll = -1;  ///< Owned by `ready`.
   asio::posix::stream_descriptor ready;
   asio::steady_timer timer;
+  HandlerMemory sockets_memory, time_memory;
   Clock::time_point armed = Clock::time_point::max();  ///< When the timer goes off.
 
   std::optional<ServerKeys> tls;  ///< Set where there is a secret.

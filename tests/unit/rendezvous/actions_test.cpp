@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <fstream>
+#include <new>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -155,6 +156,13 @@ TEST_CASE("a request that may not act is told why, and one that makes no sense, 
                              "/api/v1/backups/a%00", "/api/v1/backups/%C3%A4"}) {
     starts(request("POST", target), "400 a backup's name has at most 64 letters");
   }
+  const std::string longest(255, 'x'), longer(256, 'x');
+  for (const auto& target :
+       {"/api/v1/jobs/" + longer + "/stop", "/api/v1/jobs/j/nodes/" + longer + "/evict",
+        std::string("/api/v1/jobs/a%0ab/drain"), std::string("/api/v1/jobs/j/nodes/%1b/evict")}) {
+    starts(request("POST", target), "400 a job's and a node's name has at most 255 bytes");
+  }
+  starts(request("POST", "/api/v1/jobs/" + longest + "/nodes/" + longest + "/evict"), "evict ");
   starts(request("POST", "/healthz", ""), "405 this page is read by GET and HEAD");
   starts(request("POST", "/api/v1/drain?reason=%0a"), "400 a reason has at most 256 bytes");
   starts(request("POST", "/api/v1/drain?reason=%"), "400 ");
@@ -193,6 +201,18 @@ TEST_CASE("an action is carried out on the loop, once") {
   CHECK(acted_on == loop.thread.get_id());
   door.stop();
   CHECK_FALSE(door.act({}));
+}
+
+TEST_CASE("an action that fails is told to the one who asked, and ends nothing else") {
+  Loop loop;
+  ActionDoor door(loop.io, [&](const Action& action) {
+    if (action.job == "a") throw std::bad_alloc();
+    return ActionOutcome{};
+  });
+  Action action;
+  action.job = "a";
+  CHECK_THROWS_AS(door.act(action), std::bad_alloc);
+  CHECK(door.act({}));
 }
 
 TEST_CASE("what a loop that stands still was asked is not carried out later") {

@@ -93,6 +93,29 @@ TEST_CASE("a line as JSON, however long and strange") {
   CHECK_FALSE(nlohmann::json::parse(reader.read()).contains("job"));
 }
 
+TEST_CASE("a name without end is shortened, and the line still says the rest") {
+  const dlaunch::testing::TemporaryFolder folder;
+  const std::string path = (folder.path() / "journal").string();
+  const Journal journal(path);
+  const Reader reader;
+  for (const char letter : {'x', '\x01', '\xff'}) {
+    LogLine line = epoch_line;
+    line.job = std::string(4000, letter);
+    Log json_log(reader.write_end.get());
+    json_log.set_form(Log::Form::json);
+    json_log.write(line);
+    const std::string text = reader.read();
+    CHECK(text.size() <= 4096);
+    CHECK(nlohmann::json::parse(text)["message"] == line.sentence);
+    Log text_log(reader.write_end.get());
+    text_log.write(line);
+    CHECK(reader.read().ends_with("': epoch 3 is stopped: \\x1b[2J\n"));
+    Log journal_log(reader.write_end.get(), path);
+    journal_log.write(line);
+    CHECK(journal.hear().size() <= 4096);
+  }
+}
+
 TEST_CASE("a line in the journal has its fields; without a journal it has its priority") {
   const dlaunch::testing::TemporaryFolder folder;
   const std::string path = (folder.path() / "journal").string();

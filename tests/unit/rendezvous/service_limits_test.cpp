@@ -1,4 +1,5 @@
 // The strangers that the service turns away, and why; and how it is drained.
+#include "rendezvous/service/actions.hpp"
 #include "tests/support/agent_peer.hpp"
 
 #include <future>
@@ -198,6 +199,37 @@ TEST_CASE("who joins nothing makes room for those who do") {
   CHECK(service.on_loop([](rendezvous::Service& s) { return s.totals(); }).never_joined > 0);
   newcomer.tell(ended(1));
   newcomer.hear<message::Finished>();
+}
+
+TEST_CASE("who has left a job, or whose job was removed, makes room likewise") {
+  const auto ghost_of = [](auto leave) {
+    rendezvous::ServiceRules rules;
+    rules.connections.all = 3;
+    ServiceThread service(rules);
+    AgentPeer one(service.address, "1", 1), two(service.address, "2", 2),
+        three(service.address, "3", 3);
+    for (AgentPeer* each : {&one, &two, &three}) {
+      each->welcome();
+      each->tell(node("a", 1));
+      each->hear<message::Admitted>();
+    }
+    // All have joined when room is asked for, as when they joined long ago.
+    RawPeer newcomer(connect_tcp(service.address, soon()));
+    newcomer.say_hello(4, "4");
+    one.tell(message::Heartbeat{});
+    one.hear<message::Heartbeat>();
+    leave(service, one);
+    CHECK(one.closed_by_service());
+    CHECK(newcomer.read(wire::preface_bytes).size() == wire::preface_bytes);
+    CHECK(newcomer.frame().first.type == wire::Type::welcome);
+  };
+  ghost_of([](ServiceThread&, AgentPeer& one) { one.tell(message::Leave{}); });
+  ghost_of([](ServiceThread& service, AgentPeer&) {
+    rendezvous::Action action;
+    action.kind = rendezvous::Action::Kind::remove;
+    action.job = "1";
+    service.on_loop([&](rendezvous::Service& s) { s.act(action); });
+  });
 }
 
 TEST_CASE("what cannot be read is refused, and harms nobody else") {

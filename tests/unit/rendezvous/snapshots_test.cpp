@@ -2,6 +2,7 @@
 #include "rendezvous/daemon/snapshots.hpp"
 
 #include <atomic>
+#include <new>
 #include <thread>
 
 #include <boost/asio/executor_work_guard.hpp>
@@ -67,6 +68,17 @@ TEST_CASE("a loop that stands still is not waited for by everybody") {
   for (int i = 0; i < 1000; ++i) CHECK(snapshots.get() == nullptr);
   // It turns again, and has been asked once.
   CHECK(nobody.run() == 1);
+  CHECK(snapshots.get() != nullptr);
+}
+
+TEST_CASE("a look that fails is told to those who asked, and the next one looks again") {
+  int looks = 0;
+  Loop loop;
+  Snapshots snapshots(loop.io, [&](const Snapshots::Take& take) {
+    if (++looks == 1) throw std::bad_alloc();
+    take(seen_at(Clock::now()));
+  });
+  CHECK_THROWS_AS(snapshots.get(), std::bad_alloc);
   CHECK(snapshots.get() != nullptr);
 }
 

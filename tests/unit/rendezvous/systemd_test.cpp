@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <map>
 
 #include <doctest/doctest.h>
@@ -11,9 +12,11 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 using namespace dlaunch;
 using namespace dlaunch::rendezvous;
+using namespace std::chrono_literals;
 
 namespace {
 
@@ -55,6 +58,10 @@ class Receiver {
     const auto size = ::recv(fd_.get(), text.data(), text.size(), 0);
     REQUIRE(size >= 0);
     return std::string(text.data(), static_cast<std::size_t>(size));
+  }
+  bool has_more() const {
+    pollfd wait{fd_.get(), POLLIN, 0};
+    return ::poll(&wait, 1, 0) == 1;
   }
 
  private:
@@ -173,4 +180,19 @@ TEST_CASE("without a manager nothing is said; one that is gone is an error with 
           "telling the service manager 'WATCHDOG=1' at NOTIFY_SOCKET=/nonexistent/notify: No such "
           "file or directory");
   }
+}
+
+TEST_CASE("a long start is told to the manager until it is over") {
+  const std::string name = "@dlaunch-systemd-test-start-" + std::to_string(::getpid());
+  Receiver manager(name);
+  {
+    const LongStart patience(name, "reading the state", 1s, {.period = 1ms, .limit = 1h});
+    for (int i = 0; i < 2; ++i) {
+      CHECK(manager.next() == "EXTEND_TIMEOUT_USEC=60000000\nSTATUS=reading the state");
+      CHECK(manager.next() == "WATCHDOG=1");
+    }
+  }
+  while (manager.has_more()) manager.next();
+  { const LongStart over(name, "reading the state", std::nullopt, {.period = 1ms, .limit = 0s}); }
+  CHECK_FALSE(manager.has_more());
 }

@@ -1,0 +1,160 @@
+// What is left of a service and its pages when allocations fail: everything but what they were for.
+#include "rendezvous/http/http_server.hpp"
+#include "rendezvous/service/job_journal.hpp"
+#include "rendezvous/state/state_journal.hpp"
+#include "tests/support/agent_peer.hpp"
+
+#include <array>
+#include <cstdlib>
+#include <filesystem>
+#include <future>
+#include <iterator>
+#include <limits>
+#include <memory>
+#include <new>
+#include <string>
+#include <thread>
+
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
+#include <doctest/doctest.h>
+
+namespace {
+
+constexpr long never = std::numeric_limits<long>::max();
+
+/// Of this thread: after so many allocations one fails, and after each `every` another one.
+thread_local long until_failure = never, every = never;
+
+}  // namespace
+
+// The whole program takes its memory by these. Not inlined: a compiler that sees through one of
+// them alone takes them for no pair.
+[[gnu::noinline]] void* operator new(std::size_t bytes) {
+  if (until_failure != never && --until_failure <= 0) {
+    until_failure = every;
+    throw std::bad_alloc();
+  }
+  void* place = std::malloc(bytes == 0 ? 1 : bytes);
+  if (place == nullptr) throw std::bad_alloc();
+  return place;
+}
+[[gnu::noinline]] void operator delete(void* place) noexcept { std::free(place); }
+[[gnu::noinline]] void operator delete(void* place, std::size_t) noexcept { std::free(place); }
+
+using namespace dlaunch;
+using namespace dlaunch::rendezvous;
+using namespace dlaunch::test;
+
+namespace {
+
+/// Without a promise that anything of it succeeds.
+void live_a_little(const Address& service, int which) {
+  const std::string job = "job " + std::to_string(which % 3);
+  RawPeer agent(connect_tcp(service, soon()));
+  agent.say_hello(static_cast<std::uint64_t>(100 + which), job);
+  Bytes out;
+  const auto tell = [&](const auto& message) {
+    Bytes payload;
+    message::encode(payload, message);
+    wire::encode_frame(out, {0, std::remove_cvref_t<decltype(message)>::type, 0, 0, 0}, payload);
+  };
+  tell(which % 2 == 0 ? node("n", 1) : node("n" + std::to_string(which)));
+  agent.say(out);
+  // Whatever is heard, or that it was hung up, shows that it has been looked at.
+  agent.read(wire::preface_bytes + wire::header_bytes);
+  agent.ask(1, wire::Set{"key", as_bytes("value")});
+  agent.ask(2, wire::Get{"key"});
+  agent.ask(3, wire::WaitGet{{}, "never"});
+  if (which % 4 != 0) return;
+  Bytes farewell;
+  wire::encode_frame(farewell, {0, wire::Type::goodbye, 0, 0, 0}, BytesView());
+  agent.say(farewell);
+}
+
+std::size_t open_descriptors() {
+  const std::filesystem::directory_iterator all("/proc/self/fd");
+  return static_cast<std::size_t>(std::distance(begin(all), end(all)));
+}
+
+}  // namespace
+
+TEST_CASE("a service whose allocations fail now and then ends connections, and serves the next") {
+  ServiceThread service;
+  const std::size_t before = open_descriptors();
+  for (const long period : {2, 3, 5, 7, 11, 17, 29, 47, 83, 149, 307, 601}) {
+    service.on_loop([&](Service&) { until_failure = every = period; });
+    for (int which = 0; which < 24; ++which) live_a_little(service.address, which);
+    service.on_loop([](Service&) { until_failure = every = never; });
+    Pair job(service, "after " + std::to_string(period), 1000 + static_cast<std::uint64_t>(period));
+    job.succeed();
+  }
+  // Nobody is forgotten in the dark.
+  const auto deadline = soon();
+  while (open_descriptors() > before && Clock::now() < deadline) std::this_thread::yield();
+  CHECK(open_descriptors() <= before);
+}
+
+TEST_CASE("whichever allocation fails for one that reads the status, the next is answered") {
+  boost::asio::io_context io{1};
+  unique_fd listener = listen_tcp(resolve("127.0.0.1", 0).at(0));
+  const Address address = local_address(listener.get());
+  HttpServer server(
+      io, std::move(listener), [](const PageRequest&) { return sentence_page(200, "here"); },
+      [](const std::string&) {});
+  const auto asked = [&] {
+    RawPeer reader(connect_tcp(address, soon()));
+    reader.say("GET / HTTP/1.1\r\nConnection: close\r\n\r\n");
+    std::string heard;
+    for (Bytes some = reader.read(1); !some.empty(); some = reader.read(1)) {
+      heard += static_cast<char>(some[0]);
+    }
+    return heard;
+  };
+  std::jthread thread([&] { server.run(); });
+  bool failed = true;
+  // Until there are no so many allocations.
+  for (long nth = 1; failed && nth < 1000; ++nth) {
+    boost::asio::post(io, [nth] {
+      until_failure = nth;
+      every = never;
+    });
+    asked();
+    std::promise<bool> was;
+    boost::asio::post(io, [&] {
+      was.set_value(until_failure == never);
+      until_failure = never;
+    });
+    failed = was.get_future().get();
+    CHECK_MESSAGE(asked().ends_with("here\n"), "after allocation " << nth);
+  }
+  CHECK_FALSE(failed);
+  boost::asio::post(io, [&] { server.stop(); });
+}
+
+namespace {
+
+/// A place that takes nothing, for a reason that it does not know.
+class Poor final : public StatePlace {
+ public:
+  StateContents load() override { return {}; }
+  std::size_t changes_at_once() const override { return 1; }
+  Wrote write(std::span<const Change> /*changes*/) override { throw std::bad_alloc(); }
+  Clock::time_point tend() override { return Clock::time_point::max(); }
+  Obstacle obstacle() const override { return {}; }
+  std::unique_ptr<Backup> back_up(const std::string& /*name*/) override { return nullptr; }
+  bool is_ours() const override { return true; }
+  std::optional<StateFigures::Lead> lead() const override { return std::nullopt; }
+};
+
+}  // namespace
+
+TEST_CASE("a state that cannot be written for want of memory ends the daemon in order") {
+  boost::asio::io_context io{1};
+  const auto work = boost::asio::make_work_guard(io);
+  StateJournal journal(io, std::make_unique<Poor>(), [](const LogLine&) {});
+  journal.job_opened("job", 1);
+  journal.commits()->seal();
+  CHECK_THROWS_AS(io.run(), StateLost);
+}
