@@ -1,4 +1,5 @@
 """What mkdocs does besides (mkdocs.yml): the pages in the root of the tree are pages of the site, too."""
+import logging
 import pathlib
 import re
 
@@ -6,6 +7,7 @@ from mkdocs.structure.files import File
 
 ROOT_PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "LICENSE")
 LINK = re.compile(r"(\]\()([^)#:]*)([)#])")
+ELSEWHERE = "decisions/"  # Their page has a table of them.
 CODE = re.compile(r"(^```.*?^```$|`[^`\n]*`)", re.DOTALL | re.MULTILINE)
 
 
@@ -15,6 +17,15 @@ def on_files(files, config):
         files.append(File(name, str(root), config["site_dir"], config["use_directory_urls"]))
     files.remove(files.get_file_from_path("site.py"))
     return files
+
+
+def on_nav(nav, config, files):
+    """A page that no reader comes to by the menu is a warning, which --strict takes for an error."""
+    listed = {page.file.src_path for page in nav.pages}
+    for file in files.documentation_pages():
+        if file.src_path not in listed and not file.src_path.startswith(ELSEWHERE):
+            logging.getLogger("mkdocs.hooks.site").warning("%s is not in the nav of mkdocs.yml", file.src_path)
+    return nav
 
 
 def on_page_markdown(markdown, page, config, files):

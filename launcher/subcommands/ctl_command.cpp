@@ -73,16 +73,17 @@ struct Verb {
   std::size_t least, most;
   std::string_view method;
   std::string_view tail;  ///< Behind the job.
+  std::string_view what;
 };
 constexpr auto verbs = std::to_array<Verb>({
-    {"jobs", 0, 0, "GET", ""},
-    {"job", 1, 1, "GET", ""},
-    {"stop", 1, 1, "POST", "/stop"},
-    {"drain", 0, 1, "POST", "/drain"},
-    {"resume", 0, 0, "DELETE", ""},
-    {"remove", 1, 1, "DELETE", ""},
-    {"evict", 2, 2, "POST", ""},
-    {"backup", 1, 1, "POST", ""},
+    {"jobs", 0, 0, "GET", "", "List jobs"},
+    {"job", 1, 1, "GET", "", "Show a job"},
+    {"stop", 1, 1, "POST", "/stop", "End a job"},
+    {"drain", 0, 1, "POST", "/drain", "Let a job end and no node in, or take no new job"},
+    {"resume", 0, 0, "DELETE", "", "Take new jobs again"},
+    {"remove", 1, 1, "DELETE", "", "End a job and forget it"},
+    {"evict", 2, 2, "POST", "", "Take a node of a job for lost"},
+    {"backup", 1, 1, "POST", "", "Save what dlaunchd keeps on its disk"},
 });
 
 std::string target_of(const Verb& verb, const std::vector<std::string>& words) {
@@ -163,6 +164,12 @@ const OptionTable& ctl_options() {
       "backup saves what dlaunchd keeps on its disk, while it runs, and waits for that.\n",
       rows);
   return table;
+}
+
+std::vector<SubcommandWords> ctl_words() {
+  std::vector<SubcommandWords> words;
+  for (const Verb& verb : verbs) words.push_back({verb.name, verb.what});
+  return words;
 }
 
 EarlyExit run_ctl(std::span<const std::string> arguments) {

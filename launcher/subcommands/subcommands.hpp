@@ -1,10 +1,12 @@
 #pragma once
 
+#include "launcher/request/subcommand_words.hpp"
 #include "runtime/base/text/options.hpp"
 
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace dlaunch::launcher {
 
@@ -26,6 +28,8 @@ const Subcommand* find_subcommand(std::string_view name);
 /// do it.
 EarlyExit run_ctl(std::span<const std::string> arguments);
 const OptionTable& ctl_options();
+/// The first words behind `dlaunch ctl`.
+std::vector<SubcommandWords> ctl_words();
 
 /// `dlaunch doctor [--peer HOST:PORT] [--json]`: looks at what of this host makes jobs fail. Ends
 /// with 1 where it finds a problem.

@@ -1,6 +1,7 @@
 #include "packaging/pages/completions.hpp"
 
 #include "launcher/request/subcommand_words.hpp"
+#include "launcher/subcommands/subcommands.hpp"
 #include "packaging/pages/programs.hpp"
 
 #include <array>
@@ -34,6 +35,12 @@ std::string spaced(const std::vector<std::string>& words) {
   std::string out;
   for (const auto& word : words) out += (out.empty() ? "" : " ") + word;
   return out;
+}
+
+std::string spaced_ctl_words() {
+  std::vector<std::string> names;
+  for (const auto& word : launcher::ctl_words()) names.emplace_back(word.name);
+  return spaced(names);
 }
 
 /// "--tee", "-t".
@@ -113,14 +120,13 @@ std::string zsh_function(std::string_view command) {
 }
 
 /// What may stand beside a command's options; the functions are in _dlaunch.in.
-std::string_view zsh_operands(std::string_view command) {
+std::string zsh_operands(std::string_view command) {
   if (command == "dlaunch") return "'(-): :_dlaunch_program' '*::arguments: _normal'";
   constexpr std::array<std::string_view, 5> of_a_job = {"drain", "logs", "stack", "status", "stop"};
   for (const auto name : of_a_job) {
     if (command == "dlaunch " + std::string(name)) return "'1: :_dlaunch_jobs'";
   }
-  if (command == "dlaunch ctl")
-    return "'1:action:(jobs job stop drain resume remove evict backup)'";
+  if (command == "dlaunch ctl") return "'1:action:(" + spaced_ctl_words() + ")'";
   if (command == "dlaunchd") return "'1:command:(job-key check backup restore)' '*: :_files'";
   return "";
 }
@@ -188,6 +194,11 @@ std::string bash_values() {
   return out;
 }
 
+std::string bash_ctl() {
+  return "        'dlaunch ctl') (( last > 2 )) || _dlaunch_say words " +
+         shell_quoted(spaced_ctl_words()) + " ;;\n";
+}
+
 std::string zsh_functions() {
   std::string out;
   for (const Program& program : programs()) {
@@ -197,7 +208,7 @@ std::string zsh_functions() {
     out += program.command == "dlaunch" ? "  _arguments -S -A '-*'" : "  _arguments -S";
     for (const Option* option : program.all()) out += " \\\n    " + zsh_option(*option);
     const auto operands = zsh_operands(program.command);
-    if (!operands.empty()) out += " \\\n    " + std::string(operands);
+    if (!operands.empty()) out += " \\\n    " + operands;
     out += "\n}\n";
   }
   return out;
@@ -208,6 +219,12 @@ std::string fish_subcommands() {
   for (const auto& [name, what] : launcher::subcommand_words()) {
     out += "complete -c dlaunch -n __fish_use_subcommand -a " + std::string(name) + " -d " +
            fish_quoted(what) + "\n";
+  }
+  const std::string none_yet =
+      "__fish_seen_subcommand_from ctl; and not __fish_seen_subcommand_from " + spaced_ctl_words();
+  for (const auto& [name, what] : launcher::ctl_words()) {
+    out += "complete -c dlaunch -n " + fish_quoted(none_yet) + " -f -a " + std::string(name) +
+           " -d " + fish_quoted(what) + "\n";
   }
   return out;
 }

@@ -10,9 +10,11 @@ namespace dlaunch::pages {
 std::string bash_options();
 /// Branches of a `case` over commands with an option: each echoes what its value may be.
 std::string bash_values();
+/// A branch of the same, for the words behind `dlaunch ctl`.
+std::string bash_ctl();
 /// A function for each command: _dlaunch_options, _dlaunch_bench_options...
 std::string zsh_functions();
-/// A line for each subcommand of dlaunch.
+/// A line for each subcommand of dlaunch, and for each word behind `dlaunch ctl`.
 std::string fish_subcommands();
 /// A line for each option of a program and its subcommands.
 std::string fish_options(std::string_view program);

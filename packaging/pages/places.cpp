@@ -42,6 +42,7 @@ std::string fill(std::string_view what, std::string_view argument, const ReadFil
   if (what == "closing") return closing(program_of(argument));
   if (what == "bash_options") return bash_options();
   if (what == "bash_values") return bash_values();
+  if (what == "bash_ctl") return bash_ctl();
   if (what == "zsh_functions") return zsh_functions();
   if (what == "fish_options") return fish_options(argument);
   if (what == "fish_subcommands") return fish_subcommands();

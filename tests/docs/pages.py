@@ -12,7 +12,7 @@ it stands a comment that no reader sees, its mark:
     <!-- compiles within ... -->    the same, in the place of a line @ in what follows, which declares
                                     what the block only names
     <!-- run by TEST -->            a test of the tree that reads the page
-    <!-- not run: WHY -->
+    <!-- not run: WHY -->          what WHY names of tests/ and docs/, and NAME_test, is there
 
 `run` and `shown` may be followed by these, with commas between:
 

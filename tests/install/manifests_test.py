@@ -139,7 +139,8 @@ POD = Fields(
     terminationGracePeriodSeconds=Number(0),
     securityContext=Fields(runAsNonRoot=Truth(), runAsUser=Number(1), runAsGroup=Number(1), fsGroup=Number(1),
                            seccompProfile=SECCOMP),
-    volumes=Each(Fields(name_=NAME, emptyDir=Fields(), secret=Fields(secretName_=NAME, defaultMode=Number(0, 0o777)))))
+    volumes=Each(Fields(name_=NAME, emptyDir=Fields(), secret=Fields(secretName_=NAME, defaultMode=Number(0, 0o777)),
+                        persistentVolumeClaim=Fields(claimName_=NAME))))
 JOB = Fields(
     completionMode=OneOf("Indexed"), completions_=Number(1), parallelism_=Number(1), backoffLimit_=Number(0),
     podReplacementPolicy=OneOf("Failed", "TerminatingOrFailed"),
@@ -167,6 +168,9 @@ KINDS = {
         clusterIP=OneOf("None"), publishNotReadyAddresses=Truth(), selector_=LABELS,
         ports=Each(Fields(name_=WORD, port_=PORT, targetPort=OneOf(Text("[a-z-]+"), PORT)))),
     ("v1", "ServiceAccount"): None,
+    ("v1", "PersistentVolumeClaim"): Fields(
+        accessModes_=Each(OneOf("ReadWriteOnce", "ReadWriteOncePod")), storageClassName=NAME,
+        resources_=Fields(requests_=Fields(storage_=Text("[0-9]+(Mi|Gi)")))),
     ("batch/v1", "Job"): JOB,
     ("apps/v1", "Deployment"): Fields(
         replicas_=Number(0), selector_=SELECTOR, strategy=Fields(type_=OneOf("Recreate")),
@@ -277,6 +281,7 @@ def check_fit(documents):
     for document, template, job in pods(documents):
         where, pod = f"{document['kind']} {document['metadata']['name']}", template["spec"]
         volumes = {volume["name"] for volume in pod.get("volumes", [])}
+        check_claims(where, document, pod, named)
         account = pod.get("serviceAccountName")
         if account is not None and ("ServiceAccount", account) not in named:
             raise Wrong(f"{where}: there is no ServiceAccount {account}")
@@ -292,6 +297,8 @@ def check_fit(documents):
                 container.get("command", []), "--drain-timeout")
             if patience and seconds(patience) >= pod["terminationGracePeriodSeconds"]:
                 raise Wrong(f"{where}: terminationGracePeriodSeconds leaves no time for {patience}")
+            if not state_is_on_a_volume(container.get("command", []), pod):
+                raise Wrong(f"{where}: the state file is on no claim")
             nodes = option(container.get("command", []), "--nnodes")
             if job and nodes and not int(nodes) == job["completions"] == job["parallelism"]:
                 raise Wrong(f"{where}: --nnodes {nodes}, but completions or parallelism differ")
@@ -302,6 +309,30 @@ def check_fit(documents):
         if job and "podFailurePolicy" in job and pod["restartPolicy"] != "Never":
             raise Wrong(f"{where}: podFailurePolicy needs restartPolicy Never")
     check_restarts_in_place(documents)
+
+
+def check_claims(where, document, pod, named):
+    """A claim that a volume names is of the file, and no two pods have it at once."""
+    for volume in pod.get("volumes", []):
+        claim = volume.get("persistentVolumeClaim", {}).get("claimName")
+        if claim is None:
+            continue
+        if ("PersistentVolumeClaim", claim) not in named:
+            raise Wrong(f"{where}: there is no PersistentVolumeClaim {claim}")
+        spec = document["spec"]
+        if document["kind"] != "Deployment" or spec["replicas"] > 1 or spec.get("strategy") != {"type": "Recreate"}:
+            raise Wrong(f"{where}: two pods would have the claim {claim}")
+        if "fsGroup" not in pod.get("securityContext", {}):
+            raise Wrong(f"{where}: the pod's user cannot write to the claim {claim}")
+
+
+def state_is_on_a_volume(command, pod):
+    """A state file lies where the pod has a claim."""
+    kind, _, path = (option(command, "--state") or "memory").partition(":")
+    claimed = {volume["name"] for volume in pod.get("volumes", []) if "persistentVolumeClaim" in volume}
+    folders = [mount["mountPath"] for container in pod["containers"] for mount in container.get("volumeMounts", [])
+               if mount["name"] in claimed]
+    return kind != "sqlite" or os.path.dirname(path) in folders
 
 
 def check_restarts_in_place(documents):
@@ -333,6 +364,7 @@ def take(command, variables):
                           cwd="/tmp", env={"PATH": os.environ["PATH"], **variables})
     # The images have the programs; this host has not.
     elsewhere = program == "dlaunch" and done.returncode == 127 and "there is no " in done.stderr
+    elsewhere |= program == "dlaunchd" and "this build has no SQLite" in done.stderr
     if done.returncode != 0 and not elsewhere:
         raise Wrong(f"{' '.join(command)}: {done.stderr}")
     return done.stdout
@@ -348,6 +380,8 @@ def check_commands():
     os.makedirs(secret, exist_ok=True)
     with open(f"{secret}/dlaunchd.secret", "w") as file:
         file.write("%064x" % 123456789)
+    with open(f"{secret}/dlaunchd.operators", "w") as file:
+        file.write("ada %064x" % 987654321)
     pod = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "JOB_COMPLETION_INDEX": "1"}
     command_of = {}
     for file in sorted(os.listdir(KUBERNETES)):
@@ -439,6 +473,13 @@ def check_wrong_ones():
     refused(lambda d: d[3]["spec"]["replicatedJobs"][0]["template"]["spec"].update(backoffLimit=0),
             "InPlaceRestart needs", in_place)
     refused(lambda d: d[0]["metadata"].update(name="x"), "there is no ServiceAccount", in_place)
+    durable = read(f"{KUBERNETES}/dlaunchd.yaml")
+    refused(lambda d: d[0]["metadata"].update(name="x"), "there is no PersistentVolumeClaim dlaunchd", durable)
+    refused(lambda d: d[0]["spec"].update(accessModes=["ReadWriteMany"]), "ReadWriteOnce", durable)
+    refused(lambda d: d[2]["spec"].update(replicas=2), "two pods would have", durable)
+    refused(lambda d: d[2]["spec"]["template"]["spec"]["volumes"].pop(), "there is no volume state", durable)
+    refused(lambda d: d[2]["spec"]["template"]["spec"]["containers"][0]["command"].__setitem__(-1, "sqlite:/tmp/x"),
+            "on no claim", durable)
     try:
         list(yaml.load_all("a: 1\na: 2\n", Loader=Strict))
     except Wrong as why:
