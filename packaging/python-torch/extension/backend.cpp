@@ -67,6 +67,12 @@ void DlaunchBackend::shutdown() {
   group_->close();
 }
 
+bool DlaunchBackend::leave() {
+  if (group_->is_busy()) return false;
+  shutdown();
+  return true;
+}
+
 void DlaunchBackend::setTimeout(Milliseconds timeout) {
   if (timeout <= Milliseconds::zero()) refuse("a process group's timeout is more than zero");
   timeout_ = timeout;
@@ -196,7 +202,7 @@ DlaunchBackend::WorkPointer DlaunchBackend::start(What what, Started::Kind kind,
   held.insert(held.end(), what.out.begin(), what.out.end());
   const auto started = std::make_shared<Started>(kind, std::move(held), group_->failure());
   with_torch_errors([&] { group_->start(started, begin); });
-  what.sequence = ++sequence_;
+  what.sequence = kind == Started::Kind::collective ? ++sequence_ : ++messages_;
   auto work = c10::make_intrusive<StartedWork>(rank_, std::move(what), group_, started);
   work->begin_watch();
   const std::lock_guard lock(coalescing_mutex_);

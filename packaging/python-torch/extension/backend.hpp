@@ -101,6 +101,9 @@ class DlaunchBackend final : public c10d::Backend {
   /// Has all living ranks leave their calls, and agree on who lives: the ranks that are lost. The
   /// next shrink() takes the group that they have made. Every living rank calls it.
   std::vector<std::int64_t> find_lost(Milliseconds timeout);
+  /// A shutdown that waits for no other rank: false, and nothing is done, where a collective is
+  /// under way.
+  bool leave();
 
  private:
   using What = StartedWork::What;
@@ -117,7 +120,8 @@ class DlaunchBackend final : public c10d::Backend {
   const std::shared_ptr<Group> group_;
   const c10::intrusive_ptr<Options> options_;
   std::atomic<Milliseconds> timeout_;
-  std::atomic<std::uint64_t> sequence_{0};
+  std::atomic<std::uint64_t> sequence_{0};  ///< Of collectives: the same on all ranks.
+  std::atomic<std::uint64_t> messages_{0};
   std::mutex coalescing_mutex_;
   bool is_coalescing_ = false;
   std::vector<WorkPointer> coalesced_;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <string>
 #include <utility>
 
 namespace dlaunch::torch_backend {
@@ -21,12 +22,20 @@ Group::Group(std::shared_ptr<const World> world, Communicator communicator)
 
 Group::~Group() { close(); }
 
+void Group::check_process() const {
+  if (!is_forked()) return;
+  refuse("this process was forked from process " + std::to_string(process_) +
+         ", which is a rank, and has no rank of its own; fork before init_process_group, or start "
+         "programs by subprocess");
+}
+
 Communicator& Group::open() {
   if (!communicator_) fail("this process group was shut down");
   return *communicator_;
 }
 
 void Group::start(const std::shared_ptr<Started>& started, const Begin& begin) {
+  check_process();
   Dropped dropped;  // Until the turn is over.
   const std::lock_guard turn(turns_);
   let_go_of_complete(dropped);
@@ -40,6 +49,7 @@ void Group::start(const std::shared_ptr<Started>& started, const Begin& begin) {
 }
 
 bool Group::wait(Started& started, Clock::time_point until) {
+  if (!started.is_complete()) check_process();
   for (Clock::duration slice = slice_first; !started.is_complete();
        slice = std::min(slice * 2, slice_max)) {
     const auto left = until == Clock::time_point::max() ? slice : until - Clock::now();
@@ -52,7 +62,7 @@ bool Group::wait(Started& started, Clock::time_point until) {
 
 bool Group::test(Started& started) {
   if (started.is_complete()) return true;
-  if (!turns_.try_lock()) return false;
+  if (is_forked() || !turns_.try_lock()) return false;
   const std::lock_guard turn(turns_, std::adopt_lock);
   return started.advance(Clock::duration::zero());
 }
@@ -82,11 +92,20 @@ void Group::when_complete(const std::shared_ptr<Started>& started, std::function
 }
 
 void Group::abort() {
+  if (is_forked()) return;
   const std::lock_guard lock(abort_mutex_);
   if (communicator_) communicator_->abort({"torch.distributed", 0, "abort"});
 }
 
+bool Group::is_busy() {
+  if (is_forked()) return true;
+  const std::lock_guard turn(turns_);
+  return std::any_of(collectives_.begin(), collectives_.end(),
+                     [](const auto& started) { return !started->look(); });
+}
+
 void Group::close() {
+  if (is_forked()) return;  // What it has is its parent's.
   Dropped dropped;
   std::optional<Communicator> ended;
   {

@@ -13,6 +13,9 @@
 #include <optional>
 #include <vector>
 
+#include <sys/types.h>
+#include <unistd.h>
+
 namespace dlaunch::torch_backend {
 
 /// A communicator that any thread of the program may use, as torch's process groups are used: the
@@ -41,10 +44,13 @@ class Group : public std::enable_shared_from_this<Group> {
   /// What `call` does with the communicator, which is nobody else's meanwhile.
   template <class Call>
   auto with(Call&& call) {
+    check_process();
     const std::lock_guard turn(turns_);
     return call(open());
   }
 
+  /// Whether a collective is under way.
+  bool is_busy();
   /// From any thread, and waits for nobody.
   void abort();
   /// Waits for what was started, then lets the communicator go.
@@ -53,10 +59,14 @@ class Group : public std::enable_shared_from_this<Group> {
   const std::shared_ptr<const World>& world() const noexcept { return world_; }
 
  private:
+  bool is_forked() const noexcept { return ::getpid() != process_; }
+  /// Refuses a forked child, before it takes a lock that its parent may have held.
+  void check_process() const;
   using Dropped = std::vector<std::shared_ptr<Started>>;
   Communicator& open();
   void let_go_of_complete(Dropped& dropped);
 
+  const pid_t process_ = ::getpid();
   std::shared_ptr<const World> world_;
   const std::shared_ptr<std::atomic<Failure>> failure_ =
       std::make_shared<std::atomic<Failure>>(Failure::none);

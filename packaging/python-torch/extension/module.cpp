@@ -46,5 +46,6 @@ PYBIND11_MODULE(DLAUNCH_TORCH_MODULE, module) {
           },
           py::call_guard<py::gil_scoped_release>())
       .def("of_members", &DlaunchBackend::of_members, py::call_guard<py::gil_scoped_release>())
+      .def("leave", &DlaunchBackend::leave, py::call_guard<py::gil_scoped_release>())
       .def("find_lost", &DlaunchBackend::find_lost, py::call_guard<py::gil_scoped_release>());
 }
