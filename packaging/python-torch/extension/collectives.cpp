@@ -357,7 +357,7 @@ DlaunchBackend::WorkPointer DlaunchBackend::send(Tensors& tensors, int to, int t
 
 DlaunchBackend::WorkPointer DlaunchBackend::recv(Tensors& tensors, int from, int tag) {
   const auto view = view_of("recv", only("recv", tensors));
-  return message({OpType::RECV, "recv", "dlaunch:recv", 0, {}, {}, tensors}, Started::Kind::receive,
+  return message({OpType::RECV, "recv", "dlaunch:recv", 0, {}, tensors, tensors}, Started::Kind::receive,
                  tag, [&](Communicator& communicator, const MessageOptions& asked) {
                    return communicator.irecv(view, from, asked);
                  });
@@ -365,7 +365,7 @@ DlaunchBackend::WorkPointer DlaunchBackend::recv(Tensors& tensors, int from, int
 
 DlaunchBackend::WorkPointer DlaunchBackend::recvAnysource(Tensors& tensors, int tag) {
   const auto view = view_of("recv", only("recv", tensors));
-  return message({OpType::RECVANYSOURCE, "recv", "dlaunch:recvAnySource", 0, {}, {}, tensors},
+  return message({OpType::RECVANYSOURCE, "recv", "dlaunch:recvAnySource", 0, {}, tensors, tensors},
                  Started::Kind::receive, tag,
                  [&](Communicator& communicator, const MessageOptions& asked) {
                    return communicator.irecv(view, any_source, asked);

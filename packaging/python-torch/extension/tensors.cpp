@@ -71,11 +71,6 @@ void check_place(const char* call, const at::Tensor& tensor) {
            ": the elements of this tensor do not lie side by side, in row-major order; pass "
            "tensor.contiguous()");
   }
-  if (tensor.is_conj() || tensor.is_neg()) {
-    refuse(name +
-           ": this tensor is a view that conjugates or negates another one's memory; pass "
-           "tensor.resolve_conj().resolve_neg()");
-  }
 }
 
 }  // namespace
