@@ -133,7 +133,7 @@ def compiled(torch, includes, library, folder):
     command = [*os.environ.get("CXX", "c++").split(), "-std=c++20", "-O2", "-fPIC", "-shared", "-fvisibility=hidden",
                *os.environ.get("CXXFLAGS", "").split(),
                f'-DDLAUNCH_TORCH_VERSION="{VERSION}"', f"-DDLAUNCH_TORCH_MODULE={name}"]
-    command += [f"-I{path}" for path in includes]
+    command += [f"-I{path}" for path in (TREE, *includes)]
     for path in (torch / "include", torch / "include/torch/csrc/api/include", sysconfig.get_path("include")):
         command += ["-isystem", str(path)]
     # Python, torch and libdlaunch are there when it is loaded, wherever they lie.

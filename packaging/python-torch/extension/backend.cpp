@@ -1,7 +1,7 @@
-#include "backend.hpp"
+#include "packaging/python-torch/extension/backend.hpp"
 
-#include "errors.hpp"
-#include "place.hpp"
+#include "packaging/python-torch/extension/errors.hpp"
+#include "packaging/python-torch/extension/call_site.hpp"
 
 #include <algorithm>
 #include <cstdlib>

@@ -1,8 +1,8 @@
 #pragma once
 
-#include "group.hpp"
-#include "meeting.hpp"
-#include "work.hpp"
+#include "packaging/python-torch/extension/group.hpp"
+#include "packaging/python-torch/extension/meeting.hpp"
+#include "packaging/python-torch/extension/work.hpp"
 
 #include <atomic>
 #include <chrono>

@@ -1,6 +1,6 @@
-#include "backend.hpp"
-#include "errors.hpp"
-#include "tensors.hpp"
+#include "packaging/python-torch/extension/backend.hpp"
+#include "packaging/python-torch/extension/errors.hpp"
+#include "packaging/python-torch/extension/tensors.hpp"
 
 #include <algorithm>
 #include <numeric>

@@ -1,4 +1,4 @@
-#include "errors.hpp"
+#include "packaging/python-torch/extension/errors.hpp"
 
 #include <dlaunch/error.hpp>
 

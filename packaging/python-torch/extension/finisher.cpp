@@ -1,4 +1,4 @@
-#include "finisher.hpp"
+#include "packaging/python-torch/extension/finisher.hpp"
 
 #include <condition_variable>
 #include <cstddef>

@@ -1,7 +1,7 @@
-#include "group.hpp"
+#include "packaging/python-torch/extension/group.hpp"
 
-#include "errors.hpp"
-#include "finisher.hpp"
+#include "packaging/python-torch/extension/errors.hpp"
+#include "packaging/python-torch/extension/finisher.hpp"
 
 #include <algorithm>
 #include <chrono>

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "started.hpp"
-#include "turns.hpp"
+#include "packaging/python-torch/extension/started.hpp"
+#include "packaging/python-torch/extension/turns.hpp"
 
 #include <dlaunch/communicator.hpp>
 

@@ -1,6 +1,6 @@
-#include "meeting.hpp"
+#include "packaging/python-torch/extension/meeting.hpp"
 
-#include "errors.hpp"
+#include "packaging/python-torch/extension/errors.hpp"
 
 #include <dlaunch/port.hpp>
 

@@ -1,6 +1,6 @@
-#include "backend.hpp"
-#include "errors.hpp"
-#include "place.hpp"
+#include "packaging/python-torch/extension/backend.hpp"
+#include "packaging/python-torch/extension/errors.hpp"
+#include "packaging/python-torch/extension/call_site.hpp"
 
 #include <dlaunch/dlaunch.hpp>
 

@@ -1,6 +1,6 @@
-#include "started.hpp"
+#include "packaging/python-torch/extension/started.hpp"
 
-#include "errors.hpp"
+#include "packaging/python-torch/extension/errors.hpp"
 
 #include <memory>
 #include <utility>

@@ -1,6 +1,6 @@
-#include "tensors.hpp"
+#include "packaging/python-torch/extension/tensors.hpp"
 
-#include "errors.hpp"
+#include "packaging/python-torch/extension/errors.hpp"
 
 #include <optional>
 

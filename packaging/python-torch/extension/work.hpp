@@ -1,6 +1,6 @@
 #pragma once
 
-#include "group.hpp"
+#include "packaging/python-torch/extension/group.hpp"
 
 #include <chrono>
 #include <functional>

@@ -1,6 +1,6 @@
 #include <Python.h>
 // It has to come first.
-#include "place.hpp"
+#include "packaging/python-torch/extension/call_site.hpp"
 
 #include <algorithm>
 #include <map>
