@@ -81,7 +81,7 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
             wheel.add(f"{NAME}-{VERSION}.data/scripts/{program}", (HERE / "launcher").read_bytes(), executable=True)
         for source in sorted(path for path in papers.rglob("*") if path.is_file()):
             wheel.add(f"{NAME}-{VERSION}.dist-info/{source.relative_to(papers)}", source.read_bytes())
-        return wheel.finish(tag)
+        return wheel.finish(tag, metadata(), ENTRY_POINTS)
 
 
 def build_sdist(sdist_directory, config_settings=None):
@@ -200,8 +200,9 @@ def tree_files():
 class Wheel:
     """A wheel that is being written; finish() adds what an installer reads."""
 
-    def __init__(self, path):
+    def __init__(self, path, name=NAME):
         self.path = path
+        self.name = name
         self.record = []
         self.archive = zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED)
         self.when = max(time.gmtime(date())[:6], (1980, 1, 1, 0, 0, 0))
@@ -214,11 +215,11 @@ class Wheel:
         digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
         self.record.append(f"{name},sha256={digest},{len(data)}\n")
 
-    def finish(self, tag):
-        folder = f"{NAME}-{VERSION}.dist-info"
+    def finish(self, tag, described, entry_points):
+        folder = f"{self.name}-{VERSION}.dist-info"
         self.add(f"{folder}/licenses/LICENSE", (TREE / "LICENSE").read_bytes())
-        self.add(f"{folder}/METADATA", metadata().encode())
-        self.add(f"{folder}/entry_points.txt", ENTRY_POINTS.encode())
+        self.add(f"{folder}/METADATA", described.encode())
+        self.add(f"{folder}/entry_points.txt", entry_points.encode())
         self.add(f"{folder}/WHEEL", f"Wheel-Version: 1.0\nGenerator: {NAME} {VERSION}\nRoot-Is-Purelib: false\n"
                                     f"Tag: {tag}\n".encode())
         self.record.append(f"{folder}/RECORD,,\n")

@@ -96,6 +96,15 @@ void require_variables(const Environment& environment, Launcher launcher, const 
                                   "the program with dlaunch");
 }
 
+/// Whether the environment speaks of this rank, and not of another world that its process is in.
+bool is_of(const WorldInfo& info, const Environment& environment, const Names& names,
+           const std::string& size_name) {
+  return value_of(environment, names.rank).value_or(std::to_string(info.rank)) ==
+             std::to_string(info.rank) &&
+         value_of(environment, size_name).value_or(std::to_string(info.size)) ==
+             std::to_string(info.size);
+}
+
 /// The place within the node, as far as the environment says; true if it says all of it.
 bool read_node(const Environment& environment, Launcher launcher, WorldInfo& info) {
   const Names& names = names_of(launcher);
@@ -162,7 +171,8 @@ WorldPlace place_from(const Environment& environment, Launcher launcher, const A
                                   (asked.size >= 0 ? "the world size" : size_name) + " is " +
                                   std::to_string(info.size) + ": ranks go from 0 to size-1");
   }
-  place.on_node = read_node(environment, launcher, info);
+  place.on_node =
+      is_of(info, environment, names, size_name) && read_node(environment, launcher, info);
   constexpr int any = std::numeric_limits<int>::max();
   info.attempt = number_of(environment, "TORCHELASTIC_RESTART_COUNT", 0, any).value_or(0);
   if (const auto epoch = value_of(environment, "DLAUNCH_WORKER_EPOCH")) {

@@ -106,6 +106,18 @@ TEST_CASE("a URL's rank and size win over the environment") {
   CHECK(place.info.size == 9);
 }
 
+TEST_CASE("the environment's place on a node is that of its rank and size alone") {
+  auto environment = with(by_hand, "LOCAL_RANK", "1");
+  environment = with(with(environment, "LOCAL_WORLD_SIZE", "3"), "GROUP_RANK", "0");
+  environment = with(environment, "GROUP_WORLD_SIZE", "1");
+  CHECK(place_from(environment, Launcher::variables, {.rank = 1, .size = 3}).on_node);
+  // Two of those ranks are a world of their own, where LOCAL_WORLD_SIZE cannot be 3.
+  const WorldPlace place = place_from(environment, Launcher::variables, {.rank = 1, .size = 2});
+  CHECK_FALSE(place.on_node);
+  CHECK(place.info.local_size == 1);
+  CHECK_FALSE(place_from(environment, Launcher::variables, {.rank = 0, .size = 3}).on_node);
+}
+
 TEST_CASE("foreign launchers are recognised and believed") {
   const Environment open_mpi{{"OMPI_COMM_WORLD_RANK", "2"},
                              {"OMPI_COMM_WORLD_SIZE", "4"},

@@ -1,0 +1,80 @@
+#pragma once
+
+#include "packaging/python-torch/extension/started.hpp"
+#include "packaging/python-torch/extension/turns.hpp"
+
+#include <dlaunch/communicator.hpp>
+
+#include <atomic>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include <sys/types.h>
+#include <unistd.h>
+
+namespace dlaunch::torch_backend {
+
+/// A communicator that any thread of the program may use, as torch's process groups are used: the
+/// library's are for one thread at a time.
+class Group : public std::enable_shared_from_this<Group> {
+ public:
+  Group(std::shared_ptr<const World> world, Communicator communicator);
+  ~Group();
+  Group(const Group&) = delete;
+  Group& operator=(const Group&) = delete;
+
+  const std::shared_ptr<std::atomic<Failure>>& failure() const noexcept { return failure_; }
+
+  using Begin = std::function<void(Communicator&, std::vector<Work>&)>;
+  /// Starts what `begin` starts.
+  void start(const std::shared_ptr<Started>& started, const Begin& begin);
+  /// Waits until it is complete, or until then; whether it is.
+  bool wait(Started& started, Clock::time_point until);
+  /// Moves what can be moved at once; whether it is complete.
+  bool test(Started& started);
+  /// A receive that has waited for too long; false where its message comes, or it is a send.
+  bool cancel(Started& started);
+  /// Calls `then` on a thread of its own when it is complete.
+  void when_complete(const std::shared_ptr<Started>& started, std::function<void()> then);
+
+  /// What `call` does with the communicator, which is nobody else's meanwhile.
+  template <class Call>
+  auto with(Call&& call) {
+    check_process();
+    const std::lock_guard turn(turns_);
+    return call(open());
+  }
+
+  /// Whether a collective is under way.
+  bool is_busy();
+  /// From any thread, and waits for nobody.
+  void abort();
+  /// Waits for what was started, then lets the communicator go.
+  void close();
+
+  const std::shared_ptr<const World>& world() const noexcept { return world_; }
+
+ private:
+  bool is_forked() const noexcept { return ::getpid() != process_; }
+  /// Refuses a forked child, before it takes a lock that its parent may have held.
+  void check_process() const;
+  using Dropped = std::vector<std::shared_ptr<Started>>;
+  Communicator& open();
+  void let_go_of_complete(Dropped& dropped);
+
+  const pid_t process_ = ::getpid();
+  std::shared_ptr<const World> world_;
+  const std::shared_ptr<std::atomic<Failure>> failure_ =
+      std::make_shared<std::atomic<Failure>>(Failure::none);
+  Turns turns_;
+  std::deque<std::shared_ptr<Started>> collectives_;  ///< In order: they end in it.
+  Dropped messages_;
+  std::mutex abort_mutex_;  ///< Guards the communicator's end against abort().
+  std::optional<Communicator> communicator_;
+};
+
+}  // namespace dlaunch::torch_backend

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <dlaunch/reduction.hpp>
+#include <dlaunch/tensor.hpp>
+
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+#include <torch/csrc/distributed/c10d/Types.hpp>
+
+/// Tensors as the library sees them. Whatever it cannot see so is refused in a sentence that begins
+/// with the call's name.
+namespace dlaunch::torch_backend {
+
+/// What a call does with elements: those that only travel may be of types without arithmetic.
+enum class Elements { moved, reduced };
+
+/// The memory of `tensor`, which has to be dense, on the host and in row-major order.
+TensorView view_of(const char* call, const at::Tensor& tensor, Elements use = Elements::moved);
+std::vector<TensorView> views_of(const char* call, const std::vector<at::Tensor>& tensors,
+                                 Elements use = Elements::moved);
+/// The same for a call that only reads them.
+std::vector<ConstTensorView> read_views_of(const char* call, const std::vector<at::Tensor>& tensors,
+                                           Elements use = Elements::moved);
+
+/// The one tensor of a list of one.
+const at::Tensor& only(const char* call, const std::vector<at::Tensor>& tensors);
+const std::vector<at::Tensor>& only(const char* call,
+                                    const std::vector<std::vector<at::Tensor>>& lists);
+/// `count` tensors, one for each of something.
+void check_count(const char* call, const char* what, std::size_t count, std::size_t wanted);
+/// All of one element type.
+void check_types(const char* call, const at::Tensor& first, const at::Tensor& other);
+
+/// For elements of that type: AVG of integers, and MIN of complex numbers, have no meaning.
+Reduction reduction_of(const char* call, const c10d::ReduceOp& op);
+
+}  // namespace dlaunch::torch_backend

@@ -1,0 +1,190 @@
+"""Every call of torch.distributed that the backend has, with the results that it should have."""
+import datetime
+import functools
+import os
+
+import torch
+import torch.distributed as dist
+
+from torch.distributed import ReduceOp
+
+
+def same(got, wanted):
+    torch.testing.assert_close(got, torch.as_tensor(wanted, dtype=got.dtype).expand_as(got))
+
+
+def collectives(rank, size):
+    total = size * (size + 1) // 2
+    for dtype in (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.bfloat16,
+                  torch.float32, torch.float64, torch.complex64, torch.complex128):
+        tensor = torch.full((3, 5), rank + 1).to(dtype)
+        dist.all_reduce(tensor)
+        same(tensor, total)
+        tensor = torch.full((7,), rank + 1).to(dtype)
+        dist.broadcast(tensor, size - 1)
+        same(tensor, size)
+    truth = torch.tensor([rank == 0, True, False])
+    dist.all_reduce(truth, ReduceOp.MAX)
+    assert truth.tolist() == [True, True, False]
+    for op, wanted in ((ReduceOp.MIN, 1), (ReduceOp.MAX, size), (ReduceOp.AVG, (size + 1) / 2)):
+        tensor = torch.full((4,), rank + 1.0)
+        dist.all_reduce(tensor, op)
+        same(tensor, wanted)
+    marks = [1 << other | 1 << 8 for other in range(size)]
+    for op, folded in ((ReduceOp.BAND, int.__and__), (ReduceOp.BOR, int.__or__), (ReduceOp.BXOR, int.__xor__)):
+        tensor = torch.tensor([marks[rank]])
+        dist.all_reduce(tensor, op)
+        same(tensor, functools.reduce(folded, marks))
+    tensors = [torch.full((2,), rank + 1.0), torch.full((3,), 2.0 * (rank + 1))]
+    dist.all_reduce_coalesced(tensors)
+    same(tensors[0], total)
+    same(tensors[1], 2 * total)
+    tensor = torch.full((2,), rank + 1.0)
+    dist.reduce(tensor, 0)
+    same(tensor, total if rank == 0 else rank + 1)
+
+    lists = [torch.empty(3) for _ in range(size)]
+    dist.all_gather(lists, torch.full((3,), float(rank)))
+    for other, got in enumerate(lists):
+        same(got, other)
+    whole = torch.empty(size, 3)
+    dist.all_gather_into_tensor(whole, torch.full((3,), float(rank)))
+    assert whole[:, 0].tolist() == list(range(size))
+    floats8 = torch.empty(size * 2, dtype=torch.float8_e4m3fn)
+    dist.all_gather_into_tensor(floats8, torch.full((2,), float(rank)).to(torch.float8_e4m3fn))
+    assert floats8.float()[::2].tolist() == list(range(size))
+    lists = [torch.empty(2) for _ in range(size)] if rank == size - 1 else None
+    dist.gather(torch.full((2,), float(rank)), lists, dst=size - 1)
+    if lists:
+        assert [got[0].item() for got in lists] == list(range(size))
+    out = torch.empty(2)
+    dist.scatter(out, [torch.full((2,), float(other)) for other in range(size)] if rank == 0 else None, src=0)
+    same(out, rank)
+    dist.reduce_scatter(out, [torch.full((2,), float(other + rank)) for other in range(size)])
+    same(out, size * rank + size * (size - 1) / 2)
+    dist.reduce_scatter_tensor(out, torch.arange(2.0 * size))
+    assert out.tolist() == [2 * rank * size, (2 * rank + 1) * size]
+    outputs = [torch.empty(1) for _ in range(size)]
+    dist.all_to_all(outputs, [torch.full((1,), float(10 * rank + other)) for other in range(size)])
+    assert [got.item() for got in outputs] == [10 * other + rank for other in range(size)]
+    out = torch.empty(size)
+    dist.all_to_all_single(out, 10.0 * rank + torch.arange(float(size)))
+    assert out.tolist() == [10 * other + rank for other in range(size)]
+    # Rank r gives every rank r + 1 rows.
+    out = torch.empty(total, 2)
+    dist.all_to_all_single(out, torch.full((size * (rank + 1), 2), float(rank)), [other + 1 for other in range(size)],
+                           [rank + 1] * size)
+    assert out[:, 0].tolist() == [other for other in range(size) for _ in range(other + 1)]
+    dist.barrier()
+    with dist.distributed_c10d._coalescing_manager():
+        first, second = torch.ones(2), torch.ones(3)
+        dist.all_reduce(first)
+        dist.all_reduce(second)
+    same(first, size)
+    same(second, size)
+
+
+def objects(rank, size):
+    everyones = [None] * size
+    dist.all_gather_object(everyones, {"rank": rank})
+    assert everyones == [{"rank": other} for other in range(size)]
+    listed = [rank, "text"]
+    dist.broadcast_object_list(listed, 0)
+    assert listed == [0, "text"]
+    gathered = [None] * size if rank == 0 else None
+    dist.gather_object(rank, gathered)
+    assert rank or gathered == list(range(size))
+
+
+def messages(rank, size):
+    if size == 1:
+        return
+    following, before = (rank + 1) % size, (rank - 1) % size
+    got = torch.empty(1 << 18)
+    works = dist.batch_isend_irecv([dist.P2POp(dist.isend, torch.full((1 << 18,), float(rank)), following),
+                                    dist.P2POp(dist.irecv, got, before)])
+    for work in works:
+        work.wait()
+    same(got, before)
+    if rank == 0:
+        seen = set()
+        for _ in range(size - 1):
+            tensor = torch.empty(2, dtype=torch.int64)
+            source = dist.recv(tensor)  # From any rank.
+            assert tensor.tolist() == [source, 7]
+            seen.add(source)
+        assert seen == set(range(1, size))
+    else:
+        dist.send(torch.tensor([rank, 7]), 0)
+    # Tags tell messages apart, whatever their order.
+    if rank == 0:
+        dist.send(torch.tensor([1]), 1, tag=1)
+        dist.send(torch.tensor([2]), 1, tag=2)
+    if rank == 1:
+        tensor = torch.empty(1, dtype=torch.int64)
+        dist.recv(tensor, 0, tag=2)
+        assert tensor.item() == 2
+        dist.recv(tensor, 0, tag=1)
+        assert tensor.item() == 1
+    dist.barrier()
+
+
+def futures(rank, size):
+    tensor = torch.ones(1000)
+    work = dist.all_reduce(tensor, async_op=True)
+    # A callback may start calls and wait for them.
+    nested = work.get_future().then(
+        lambda future: dist.all_reduce(future.value()[0].clone(), async_op=True).get_future().wait()[0])
+    same(nested.wait(), size * size)
+    assert work.is_completed()
+    works = [dist.all_reduce(torch.ones(10), async_op=True) for _ in range(20)]
+    del works[3:]  # What is dropped goes on.
+    for work in works:
+        work.wait()
+    if size > 1:
+        work = dist.irecv(torch.empty(1), (rank + 1) % size, tag=9)
+        assert not work.is_completed()
+        future = work.get_future()
+        dist.barrier()
+        dist.isend(torch.zeros(1), (rank - 1) % size, tag=9).wait()
+        future.wait()
+    dist.barrier()
+
+
+def groups(rank, size):
+    evens = dist.new_group(list(range(0, size, 2)))
+    if rank % 2 == 0:
+        tensor = torch.ones(3)
+        dist.all_reduce(tensor, group=evens)
+        same(tensor, (size + 1) // 2)
+    own = dist.new_group([rank], use_local_synchronization=True)
+    dist.all_reduce(torch.ones(1), group=own)
+    if hasattr(dist, "split_group"):
+        half = max(1, size // 2)
+        parts = [part for part in (list(range(half)), list(range(half, size))) if part]
+        pg = dist.distributed_c10d._get_default_group()
+        mine = next(part for part in parts if rank in part)
+        made = pg.split_group(mine, group_name=f"part{mine[0]}")
+        tensor = torch.ones(3)
+        made.allreduce([tensor]).wait()
+        same(tensor, len(mine))
+    dist.distributed_c10d._get_default_group().monitored_barrier(datetime.timedelta(seconds=30))
+    dist.barrier()
+
+
+def main():
+    dist.init_process_group(os.environ.get("BACKEND", "dlaunch"))
+    rank, size = dist.get_rank(), dist.get_world_size()
+    for part in (collectives, objects, messages, futures, groups):
+        part(rank, size)
+    dist.destroy_process_group()
+    # Once more, in the same process.
+    dist.init_process_group("dlaunch")
+    tensor = torch.ones(1)
+    dist.all_reduce(tensor)
+    same(tensor, size)
+    dist.destroy_process_group()
+    print(f"rank {rank} of {size}: every call is right")
+
+
+main()
