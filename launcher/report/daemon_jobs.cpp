@@ -16,7 +16,8 @@ namespace {
 using nlohmann::json;
 using Row = std::vector<std::string>;
 
-/// Names and sentences come from other machines: nothing of them may steer a terminal.
+/// Names and sentences come from other machines, so control characters are removed: they could
+/// steer a terminal.
 std::string shown(std::string text) {
   return text.empty() ? "-" : without_controls(std::move(text));
 }
