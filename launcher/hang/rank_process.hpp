@@ -7,12 +7,12 @@
 
 #include <sys/types.h>
 
-/// What /proc tells of a rank's process, apart from its stack. Empty where it tells nothing.
+/// Facts from /proc about a rank's process, apart from its stack. Empty where /proc tells nothing.
 namespace dlaunch::launcher {
 
-/// The variables with which it was started, those of PyTorch, NCCL and the user's folders.
+/// The variables of PyTorch, of NCCL and of the user's folders with which it was started.
 Variables variables_of(pid_t pid);
-/// It has loaded NCCL.
+/// Whether it has loaded NCCL.
 bool has_nccl(pid_t pid);
 /// The line of a source at "/home/u/train.py:41", as its file has it now, without indentation.
 std::string source_line(const std::string& place);
