@@ -17,7 +17,7 @@ constexpr std::string_view api = "/api/v1/";
 constexpr std::size_t segments_max = 5;
 constexpr std::size_t backup_name_bytes_max = 64;
 
-/// What stands between the slashes, decoded; nullopt where that makes no sense.
+/// The segments between the slashes, decoded; nullopt where they make no sense.
 std::optional<std::vector<std::string>> segments_of(std::string_view path) {
   if (!path.starts_with(api)) return std::nullopt;
   path.remove_prefix(api.size());
@@ -32,7 +32,7 @@ std::optional<std::vector<std::string>> segments_of(std::string_view path) {
   }
 }
 
-/// By method and path; nullopt where there is no such action.
+/// The action of a method and path; nullopt where there is none.
 std::optional<Action> routed(std::string_view method, std::string_view path) {
   const auto found = segments_of(path);
   if (!found || std::ranges::any_of(*found, &std::string::empty)) return std::nullopt;
@@ -63,7 +63,8 @@ std::optional<Action> routed(std::string_view method, std::string_view path) {
   return action;
 }
 
-/// It becomes a file's: no dot, as in "..", and nothing that SQLite has a meaning for.
+/// The name becomes a file's, so it may contain no dot, as in "..", and nothing that SQLite
+/// interprets.
 bool is_backup_name(std::string_view name) {
   return name.size() <= backup_name_bytes_max && std::ranges::all_of(name, [](char c) {
            return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||

@@ -57,8 +57,8 @@ std::unique_ptr<store::Server> JobHost::make_server() {
   return server;
 }
 
-/// The name is bound once; each attempt's server gets a descriptor of its own for it. It serves
-/// processes of the same user only.
+/// Begins a new server. The name is bound once, and each attempt's server gets its own descriptor
+/// for it, at which only processes of the same user are served.
 void JobHost::begin_serving() {
   native_ = make_server();
   if (relay_) {
@@ -74,7 +74,7 @@ void JobHost::begin_serving() {
 }
 
 void JobHost::serve_c10d(unique_fd listener) {
-  // Only PyTorch's protocol: a native client has no business on the advertised port yet.
+  // This server speaks only PyTorch's protocol: native clients do not use the advertised port.
   if (!c10d_) {
     c10d_ = make_server();
     c10d_->on_slow_reader([this](store::ConnectionId, const std::string& peer) {
@@ -90,7 +90,7 @@ void JobHost::share_c10d(store::Server& server) {
   hear_refused_clients(server);
 }
 
-/// A mistake that all ranks make alike is not told for each of them.
+/// Reports refused clients, but not each one: all ranks may make the same mistake.
 void JobHost::hear_refused_clients(store::Server& server) {
   server.on_refused_c10d([this, alive = std::weak_ptr(alive_)](
                              const Address& peer, const Address& own, const std::string& why) {
@@ -134,13 +134,14 @@ void JobHost::expect(int rank, unique_fd control) {
 }
 
 void JobHost::publish_loss(int rank, const std::string& host, const Departure& how) {
-  // Said again after the agent's connection broke.
+  // It is a repetition after the agent's connection broke.
   if (std::ranges::any_of(losses_, [&](const auto& loss) { return loss.rank == rank; })) return;
   losses_.push_back({.rank = rank, .host = host, .how = how});
   for (const auto& [member, where] : by_rank_) {
     if (member != rank) tell(where.connection, losses_.back());
   }
-  // After the news, so that whoever waits in a barrier knows by then who is missing.
+  // The store learns last, so that members that wait in a barrier already know which rank is
+  // missing.
   const std::string why =
       "rank " + std::to_string(rank) + " on " + host + " is lost: " + text_of(how);
   if (relay_) {
@@ -170,7 +171,7 @@ std::variant<wire::Welcome, store::Host::Refusal> JobHost::admit(store::Connecti
     }
     by_rank_[rank] = {who, hello.session};
     by_connection_[who] = rank;
-    // After the welcome, which is sent when we return.
+    // Done after the welcome, which is sent when we return.
     boost::asio::post(io_, [this, rank, who, alive = std::weak_ptr(alive_)] {
       if (alive.expired() || !by_connection_.contains(who)) return;
       if (identity_.world_size < 2) return welcome(who, rank);
@@ -180,7 +181,7 @@ std::variant<wire::Welcome, store::Host::Refusal> JobHost::admit(store::Connecti
   return wire::Welcome{.job = identity_.job, .epoch = identity_.epoch, .memory = 0};
 }
 
-/// A member that is still there is given what it needs.
+/// Grants a member that is still connected its descriptors, and tells it of losses.
 void JobHost::welcome(store::ConnectionId who, int rank) {
   if (!by_connection_.contains(who)) return;
   grant(who);
@@ -188,7 +189,7 @@ void JobHost::welcome(store::ConnectionId who, int rank) {
   observer_.on_joined(rank);
 }
 
-/// Why this one may not come in.
+/// Why this member may not come in.
 std::optional<store::Host::Refusal> JobHost::objection(store::ConnectionId who,
                                                        const wire::Hello& hello) const {
   if (!hello.job.empty() && hello.job != identity_.job) {
@@ -235,7 +236,7 @@ void JobHost::grant(store::ConnectionId to) {
       fds.push_back(listen_tcp(resolve(identity_.mesh_host, 0).front()));
       message.listener = true;
     } catch (const Error&) {
-      // Out of descriptors here, maybe not there: without ours, the worker binds one of its own.
+      // We are out of descriptors; the worker, which may not be, binds a listener of its own.
     }
   }
   if (Segment* const shared = memory_.segment()) {
@@ -271,8 +272,8 @@ void JobHost::warn_of_memory(const std::string& why, bool is_common) {
   }
 }
 
-/// If one rank lacks something, its neighbours often do, too: the first sentence of an attempt will
-/// do.
+/// Passes on the first warning of an attempt: if one rank lacks something, its neighbours often do,
+/// too.
 void JobHost::warn(const std::string& sentence) {
   if (!std::exchange(has_warned_, true)) observer_.on_warning(sentence);
 }
@@ -285,7 +286,7 @@ void JobHost::tell(store::ConnectionId to, const auto& message, std::vector<uniq
 void JobHost::on_message(store::ConnectionId who, const wire::FrameHeader& header,
                          BytesView payload) {
   const auto member = by_connection_.find(who);
-  if (member == by_connection_.end()) return;  // A tool has nothing to report.
+  if (member == by_connection_.end()) return;  // A tool has no rank, so it cannot report.
   if (header.type == wire::Type::report) {
     if (const auto report = wire::decode<wire::Report>(payload)) {
       observer_.on_reported(member->second, *report);

@@ -30,8 +30,8 @@ struct MemoryDoor {
 struct MemoryPlan {
   std::uint64_t incarnation = 0;
   SegmentPlan own;           ///< For this node's ranks alone.
-  CommonMemory common = {};  ///< That which it is to share with other nodes.
-  /// The agents prove to each other's that they know it; nullopt: not asked for.
+  CommonMemory common = {};  ///< The memory to be shared with other nodes.
+  /// The key that agents prove to each other; nullopt: none is asked for.
   std::optional<Key> key = std::nullopt;
 };
 
@@ -40,7 +40,7 @@ struct MemoryPlan {
 /// wants it, since programs that do not link us need none. One thread: that of `io`.
 class NodeMemory {
  public:
-  /// Hears why there is no memory, or none in common with other nodes.
+  /// Hears why there is no memory, or none that other nodes share.
   using Warn = std::function<void(const std::string& why, bool is_common)>;
 
   NodeMemory(boost::asio::io_context& io, MemoryDoor door, Warn warn);
@@ -51,9 +51,9 @@ class NodeMemory {
   /// Calls `then` when it is known what memory there is: at once, or when the lender has answered
   /// or is given up.
   void when_known(std::function<void()> then);
-  /// Null until then, and where there is none.
+  /// Null until that is known, and if there is none.
   Segment* segment() const { return segment_.get(); }
-  /// Nothing is lent or borrowed any more.
+  /// Ends all lending and borrowing.
   void stop();
 
  private:
@@ -84,9 +84,10 @@ class NodeMemory {
   std::optional<MemoryPlan> plan_;
   std::shared_ptr<Segment> segment_;
   bool known_ = false;
-  std::shared_ptr<Loan> loan_;  ///< While it is awaited.
+  std::shared_ptr<Loan> loan_;  ///< Set while a loan is awaited.
   std::vector<std::function<void()>> waiting_;
-  std::shared_ptr<int> alive_ = std::make_shared<int>(0);  ///< What is awaited checks that we live.
+  /// Pending operations check that this object lives.
+  std::shared_ptr<int> alive_ = std::make_shared<int>(0);
 };
 
 }  // namespace dlaunch::rendezvous
