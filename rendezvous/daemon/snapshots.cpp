@@ -14,7 +14,7 @@ namespace {
 
 constexpr auto age_max = 1s;
 constexpr auto answer_time_max = 2s;
-/// After so many nodes the agents come first.
+/// The number of nodes after which agents get their turn.
 constexpr std::size_t nodes_a_turn = 256;
 
 void add_some_jobs(boost::asio::io_context& loop, const Service& service,
@@ -45,8 +45,8 @@ struct Snapshots::State {
   std::mutex mutex;
   std::condition_variable changed;
   std::shared_ptr<const DaemonStatus> latest;
-  std::shared_ptr<const DaemonStatus> outdated;  ///< To be freed by readers, as that takes time.
-  std::optional<Clock::time_point> asked;        ///< Since then the loop owes an answer.
+  std::shared_ptr<const DaemonStatus> outdated;  ///< Readers free it, since that takes time.
+  std::optional<Clock::time_point> asked;        ///< Since when the loop owes an answer.
   bool stopped = false;
 };
 

@@ -9,12 +9,12 @@
 
 namespace dlaunch::rendezvous {
 
-/// One look at the daemon for all who read about it. It is taken on the serving loop, at most once
-/// a second and only while somebody asks; all else happens on the readers' thread.
+/// Snapshots of the daemon that all readers share. One is taken on the serving loop, at most once a
+/// second and only when somebody asks; everything else happens on the readers' thread.
 class Snapshots {
  public:
   using Take = std::function<void(DaemonStatus)>;
-  /// Looks, and hands over what it saw, then or in a later turn. Called on the loop.
+  /// Takes a snapshot and hands it over, at once or in a later turn. Called on the loop.
   using Look = std::function<void(Take)>;
 
   /// `loop` is the loop that serves, and outlives this.
@@ -23,9 +23,9 @@ class Snapshots {
   Snapshots(const Snapshots&) = delete;
   Snapshots& operator=(const Snapshots&) = delete;
 
-  /// One that was begun within the last second. Null where the loop has not answered within 2 s of
-  /// being asked; whoever asks again meanwhile does not wait as long again. On the one thread of
-  /// the readers, not the loop's.
+  /// A snapshot that was begun within the last second. Null if the loop has not answered within 2 s
+  /// of being asked; later callers do not wait as long again. On the one thread of the readers, not
+  /// the loop's.
   std::shared_ptr<const DaemonStatus> get();
   /// Nobody waits any more. Any thread.
   void stop();

@@ -25,7 +25,7 @@ std::string summary(const StateContents& contents) {
          plural(keys, "key");
 }
 
-/// A copy that is there as a whole or not at all.
+/// Makes a copy that exists as a whole or not at all.
 StateContents copy(const std::string& from, const std::string& to) {
   StateFile file = StateFile::open_existing(from);
   StateContents contents = file.load();
@@ -79,7 +79,7 @@ std::optional<int> run_state_command(std::span<const std::string> arguments) {
                                      : "dlaunchd: restore needs two files: dlaunchd restore FROM "
                                        "FILE\n");
   }
-  // For nobody else to read, as what is copied.
+  // Readable by nobody else, like the original.
   ::umask(S_IRWXG | S_IRWXO);
   try {
     const std::string& first = arguments[1];

@@ -23,11 +23,11 @@ namespace {
 namespace beast = boost::beast;
 namespace http = boost::beast::http;
 
-/// A member that takes longer than this makes place for the next.
+/// If a member takes longer than this, the next one is asked.
 constexpr auto patience = std::chrono::milliseconds(1000);
-/// After a round of all members.
+/// The pause after all members have been tried.
 constexpr auto pause = std::chrono::milliseconds(50);
-/// What a page of rows takes at most, with room to spare.
+/// More than a page of rows ever takes.
 constexpr std::size_t reply_bytes_max = 256u << 20;
 
 /// gRPC's codes, which the gateway passes on.
@@ -53,7 +53,7 @@ void await(int fd, short events, Clock::time_point deadline) {
   }
 }
 
-/// The other side may have closed a connection that lay idle.
+/// The other side may have closed an idle connection.
 bool is_usable(int fd) {
   char byte = 0;
   const ssize_t n = ::recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
@@ -75,7 +75,7 @@ std::optional<std::pair<std::int64_t, std::string>> complaint_in(const Json& ans
   return std::pair(std::int64_t{0}, std::string("an error without a message"));
 }
 
-/// What an error means for the one who asks.
+/// The meaning of an error for the caller.
 Failure::Kind kind_of(unsigned status, std::int64_t code, std::string_view message) {
   const auto has = [&](std::string_view words) {
     return message.find(words) != std::string_view::npos;
@@ -90,7 +90,7 @@ Failure::Kind kind_of(unsigned status, std::int64_t code, std::string_view messa
     case Code::internal:
       return Failure::Kind::unreachable;
     case Code::resource_exhausted:
-      // Such as "too many requests"; a message that is too long stays that.
+      // An error such as "too many requests" may pass; a message that is too long stays too long.
       return has("larger than max") ? Failure::Kind::refused : Failure::Kind::unreachable;
     case Code::failed_precondition:
       break;
@@ -118,7 +118,7 @@ Json Gateway::ask(std::string_view path, const Json& body, Clock::time_point dea
       if (!answer.is_object()) throw unreachable("an answer that is no JSON");
       const auto wrong = complaint_in(answer);
       if (reply.status == 200 && !wrong) {
-        // A call that streams has each message in a "result".
+        // A streaming call puts each message into a "result".
         return answer.contains("result") ? answer.at("result") : answer;
       }
       const auto [code, message] =
