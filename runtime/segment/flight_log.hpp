@@ -15,7 +15,7 @@
 
 namespace dlaunch {
 
-/// One call of a rank, as its ring tells it. A plain value.
+/// One call of a rank, from its ring. A plain value.
 struct FlightCall {
   std::uint64_t number = 0;  ///< In the rank's history, from 1.
   std::uint8_t op = 0, dtype = 0, reduction = 0;
@@ -35,7 +35,7 @@ struct FlightCall {
   std::size_t purpose() const {
     return traffic >> FlightRing::purpose_shift & (FlightRing::purposes_max - 1);
   }
-  /// The terms that must be alike on all ranks that make this as the same collective.
+  /// The terms that must be equal on all ranks that make this collective.
   using Terms = std::array<std::uint64_t, 4>;
   Terms terms() const {
     return {Flight::Call::pack(op, dtype, reduction, place), count, argument,
@@ -81,15 +81,15 @@ struct FlightLog {
   std::vector<FlightWait> waits;
   std::vector<FlightCall> calls;  ///< The last ones, in order.
 
-  /// Null where it is not known, or not any more. One that lives comes before one that has ended.
+  /// Null if it is not known, or not any more. A live communicator is preferred to an ended one.
   const FlightGroup* group_of(std::uint64_t communicator) const;
 };
 
-/// Reads a ring that others may write to meanwhile: what cannot be read whole is left out. With the
-/// last `calls` calls.
+/// Reads a ring that others may write to meanwhile, with its last `calls` calls; records that
+/// cannot be read whole are left out.
 FlightLog read_flight(const FlightRing& ring, std::size_t calls = FlightRing::records_max);
 
-/// The names in a ring for what its records hold as numbers.
+/// The names in a ring for the numbers in its records.
 struct FlightNames {
   const FlightRing& ring;
 
@@ -127,10 +127,11 @@ std::string doing_text(const FlightRing& ring, const FlightLog& log, Clock::time
 /// Null: none, as far as its record tells.
 const FlightCall* call_under_way(const FlightLog& log);
 
-/// What is seen of a rank that does as `text` says; `call` may be null.
+/// The value for a rank that does as `text` says; `call` may be null.
 SeenDoing seen_in(const FlightCall* call, std::string text);
 
-/// The process that records into the ring is stopped (SIGSTOP). False where that cannot be told.
+/// Whether the process that records into the ring is stopped (SIGSTOP). False where that is not
+/// known.
 bool is_stopped(const FlightLog& log);
 
 }  // namespace dlaunch

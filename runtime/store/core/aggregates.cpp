@@ -8,7 +8,7 @@
 namespace dlaunch::store {
 namespace {
 
-/// What one contribution takes.
+/// The bytes that one contribution takes.
 std::size_t blob_bytes(BytesView blob) { return blob.size() + sizeof(std::pair<int, Bytes>); }
 
 /// The blobs in order of contributor, each behind its u32 size.

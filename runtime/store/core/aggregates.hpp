@@ -12,9 +12,9 @@
 
 namespace dlaunch::store {
 
-/// The rounds of all barriers, or of all all_gathers, of a namespace: who has arrived, and what
-/// came of the round before. Each name has one open round; the one before it is remembered, so that
-/// a client that missed the answer may ask again. Pure.
+/// The rounds of all barriers, or of all all_gathers, of a namespace: the arrivals, and the outcome
+/// of the previous round. Each name has one open round; the previous one is remembered, so that a
+/// client that missed the answer may ask again. Pure.
 class Aggregates {
  public:
   struct Contribution {
@@ -45,7 +45,7 @@ class Aggregates {
   /// The first contributors that the open round lacks, at most `most`, and how many it lacks in
   /// all; none when nobody has arrived.
   std::pair<std::vector<int>, std::size_t> missing(std::string_view name, std::size_t most) const;
-  /// Whether the open round of `name` is one of `count` and waits for `contributor`.
+  /// Whether the open round of `name` has `count` contributors and lacks `contributor`.
   bool lacks(std::string_view name, int contributor, int count) const;
   std::size_t bytes() const { return bytes_; }
 

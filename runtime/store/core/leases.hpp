@@ -13,7 +13,7 @@
 
 namespace dlaunch::store {
 
-/// Which owner holds which keys, and when each is lost unless the owner is heard of. Pure.
+/// The keys that each owner holds, and when each is lost unless the owner is heard of. Pure.
 class Leases {
  public:
   /// `owner` was heard of at `now` and holds `key` from now on.
@@ -24,8 +24,8 @@ class Leases {
   void renew(std::uint64_t owner, Clock::time_point now);
   /// The owner's keys, all released.
   std::vector<std::string> end(std::uint64_t owner);
-  /// The keys whose lease has run out by `now`, released: all of some owners, until they are
-  /// `enough` keys.
+  /// Releases and returns keys whose lease has run out by `now`: all keys of one owner after the
+  /// other, until they are `enough`.
   std::vector<std::string> expire(Clock::time_point now, std::size_t enough = ~std::size_t{0});
   std::size_t count_of(std::uint64_t owner) const;
   std::optional<Clock::time_point> earliest() const;
