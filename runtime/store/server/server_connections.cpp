@@ -11,8 +11,8 @@
 namespace dlaunch::store {
 namespace {
 
-/// A PyTorch client is asked to pause when some of its answers wait; but the one that it gets
-/// meanwhile may be large, and so may what it has asked behind a wait.
+/// A PyTorch client is asked to pause when some of its answers wait. But the answer that it gets
+/// meanwhile may be large, and so may be its requests behind a wait.
 constexpr std::size_t c10d_queued_bytes_max =
     3 * c10d::value_bytes_max + Connection::queued_bytes_max;
 
@@ -31,7 +31,8 @@ Connection& Server::State::add(unique_fd socket, Protocols protocols) {
   connection.job = jobless;
   connection.charge = MemoryCharge(limits.memory);
   connections.emplace(id, std::move(owned));
-  // What ends a connection, or has something to send to it, is not to fail for want of memory.
+  // Reserved, so that ending a connection, or marking it as having bytes to send, cannot fail for
+  // lack of memory.
   if (dirty.capacity() < connections.size()) dirty.reserve(2 * connections.size());
   if (ended.capacity() < connections.size()) ended.reserve(2 * connections.size());
   connection.interest = EPOLLIN;
@@ -65,7 +66,7 @@ void Server::State::on_event(Connection& connection, std::uint32_t events, Clock
     if (idle) feed(connection, {}, now);
   }
   if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) == 0 || connection.ended) return;
-  // Its last words are heard before its end is.
+  // Its last bytes are handled before its end.
   if (connection.unfinished) return;
   const ssize_t size = ::recv(connection.socket.get(), scratch.get(), read_bytes, MSG_DONTWAIT);
   if (size > 0) {
@@ -149,7 +150,7 @@ void Server::State::begin_c10d() {
 
 void Server::State::flush_dirty(Clock::time_point now) {
   if (commits != nullptr) commits->seal();
-  // Ending a session may make others dirty, so the list can grow meanwhile.
+  // The end of a session may make other connections dirty, so the list can grow meanwhile.
   for (std::size_t i = 0; i < dirty.size(); ++i) {
     Connection& connection = *dirty[i];
     guarded(&connection, [&] { flush(connection, now); });
@@ -198,8 +199,8 @@ void Server::State::on_durable() {
   });
 }
 
-/// The peer is gone, or reads no more. Its earlier words lie in the socket: the last words of a
-/// worker that fails, while it is told of another one that did.
+/// The peer is gone, or reads no more. Its earlier bytes may still lie in the socket, such as the
+/// last report of a worker that fails while it is being told of another failure.
 void Server::State::hear_out(Connection& connection, Clock::time_point now) {
   if (std::exchange(connection.deaf, true)) return;
   connection.discard();
