@@ -35,9 +35,9 @@ struct Served {
 
 /// What a call moves, by which its algorithm is selected.
 struct CallSize {
-  std::size_t bytes = 0;  ///< As Table::select counts them.
+  std::size_t bytes = 0;  ///< Bytes as Table::select counts them.
   Freedom freedom = Freedom::none;
-  bool is_even = true;  ///< Every rank gives as much.
+  bool is_even = true;  ///< Whether every rank gives as much.
 };
 
 Algorithm select(const Ranks& ranks, Op op, const CallSize& call) {

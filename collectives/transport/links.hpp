@@ -60,7 +60,7 @@ class Links final : private Sources, private LookLimit {
   Links(const World& world, const FlightWords& words, const MakeTransport& first = nullptr);
   /// A mesh of its own for some of the world's ranks, who have agreed on its generation.
   Links(const World& world, const FlightWords& words, std::uint32_t generation);
-  /// In every generation that ranks agree on; those that they count do not come to it.
+  /// A bit that is set in every agreed generation; counted generations never reach it.
   static constexpr std::uint32_t derived = 0x8000'0000;
   Links(const Links&) = delete;
   Links& operator=(const Links&) = delete;
@@ -168,14 +168,15 @@ class Links final : private Sources, private LookLimit {
   /// Nothing more can come from this rank: it ended its way to us, or never made one and ended
   /// ours to it. The reason, null if more may come.
   const std::string* end_of(int rank) const;
-  /// Calls `visit` with each rank from which or to which anything has gone, with some twice. Of
-  /// others no end is known.
+  /// Calls `visit` with each rank from which or to which anything has gone, with some ranks twice.
+  /// No end is known of any other rank.
   template <class Visit>
   void visit_known_ranks(Visit visit) const {
     for (const auto& in : ins_) visit(in.rank);
     for (const auto& out : outs_) visit(out.rank);
   }
-  /// Messages that it sent before it ended may still come: its way to us is open and is read.
+  /// Whether messages that the rank sent before it ended may still come: its way to us is open and
+  /// is being read.
   bool has_left_something(int rank) const;
   /// Whether nothing more comes from this rank, as far as is known.
   bool is_gone(int rank) const {

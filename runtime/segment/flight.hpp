@@ -103,7 +103,8 @@ struct FlightRing {
   std::array<Word, dtypes_max> dtypes;
   std::array<Word, reductions_max> reductions;
   std::array<Word, purposes_max> owners, purposes;
-  std::atomic<std::uint32_t> purposes_with_part;  ///< A bit for each that goes on with its part.
+  /// A bit for each purpose whose text goes on with the call's part.
+  std::atomic<std::uint32_t> purposes_with_part;
   std::array<Text, sites_max> sites;
   std::array<Group, groups_max> groups;
   std::array<Wait, waits_max> waits;

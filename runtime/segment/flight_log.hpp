@@ -27,7 +27,7 @@ struct FlightCall {
   std::uint64_t count = 0;
   std::int32_t place = -1;
   std::uint64_t argument = 0;
-  std::uint32_t traffic = 0;  ///< As its library packs it; 0: the program's own.
+  std::uint32_t traffic = 0;  ///< Packed by its library; 0: the program's own.
   Clock::time_point began{};
   std::optional<Clock::time_point> ended;  ///< nullopt: under way, as far as the record tells.
   bool failed = false;
@@ -117,10 +117,10 @@ struct FlightNames {
   std::string bracketed_site(const FlightCall& call) const;
 };
 
-/// What is said of a rank whose ring nobody writes yet.
+/// The text for a rank into whose ring nobody writes yet.
 inline constexpr const char* no_communicator_text = "it has made no communicator yet";
-/// Says what the rank does whose ring is read at `now`: "in all_reduce #3 [train.cpp:42] for 7 s,
-/// waiting for rank 2", "computing for 12 s, after barrier #2 [train.cpp:40]", "in no call yet".
+/// A rank's activity by its ring, read at `now`: "in all_reduce #3 [train.cpp:42] for 7 s, waiting
+/// for rank 2", "computing for 12 s, after barrier #2 [train.cpp:40]", "in no call yet".
 std::string doing_text(const FlightRing& ring, const FlightLog& log, Clock::time_point now);
 
 /// The call that the rank is in; of several threads' calls, the one that waits for the longest.

@@ -7,10 +7,11 @@
 
 namespace dlaunch::algorithms::shared {
 
-/// One writer, many readers: what is written is read before it leaves the second-level cache.
+/// For one writer and many readers: small enough that the readers find it in the second-level
+/// cache.
 inline constexpr std::size_t chunk_bytes = 128u << 10;
 
-/// What the table says of buffers that are not registered.
+/// The table's choice for buffers that are not registered.
 Shared serving(transport::Op op, std::size_t bytes, transport::ShmGroup& shm);
 /// Whether it pays to offer buffers: if all turn out to be registered, the call works in place.
 bool pays_to_offer(transport::Op op, std::size_t bytes, transport::ShmGroup& shm);

@@ -162,7 +162,7 @@ constexpr std::uint64_t counts_vary = ~std::uint64_t{0};
 constexpr std::uint32_t shadow_bit = 1u << 30;
 constexpr std::uint32_t device_bit = 1u << 31;
 
-/// What a call is, as far as ranks must agree on it. 0 stands for "has none".
+/// The terms of a call on which ranks must agree. 0 stands for "has none".
 struct Fingerprint {
   Op op{};
   DType dtype{};
@@ -185,9 +185,10 @@ struct Fingerprint {
   static auto fields(auto& m) {
     return std::tie(m.op, m.dtype, m.reduce, m.root, m.sequence, m.count, m.argument, m.traffic);
   }
-  /// Its buffers are CUDA's.
+  /// Whether its buffers are CUDA's.
   bool on_device() const noexcept { return (traffic & device_bit) != 0; }
-  /// Its part in what ranks compare: a shadow is meant to meet what it is the shadow of.
+  /// The part of the traffic that ranks compare, without the shadow's bit: a shadow is meant to
+  /// meet the call that it shadows.
   static std::uint32_t compared_traffic(std::uint32_t traffic) noexcept {
     return traffic & ~shadow_bit;
   }
@@ -221,7 +222,7 @@ static_assert(sizeof(Header) == 56 && std::is_trivially_copyable_v<Header>);
 Header make_header(Kind kind, std::uint64_t communicator, const Fingerprint& call,
                    std::uint64_t bytes, int tag = 0);
 Fingerprint fingerprint_of(const Header& header);
-/// The same for calls that agree, by which ranks that disagree are counted.
+/// A number that is equal for calls that agree; ranks that disagree are counted by it.
 std::uint64_t number_of(const Fingerprint& call) noexcept;
 /// A message whose sender waits until it was received, and is told by Kind::taken.
 constexpr bool is_synchronous(const Header& header) noexcept {

@@ -21,7 +21,7 @@ class SendQueue;
 inline constexpr const char* closed_text = "it closed the connection";
 inline constexpr const char* no_message_text = "it sent something that is no message of ours";
 
-/// What is not data goes here.
+/// Takes messages that are not data.
 using OnControl = std::function<void(int from, const Header& header, BytesView payload)>;
 
 /// How long a receiving end may look for a message without sleeping.
@@ -59,7 +59,7 @@ class ReceivingEnd {
   /// Takes the next message if it is the one that is wanted, and is there as a whole soon; nobody
   /// else must be waiting for it. Returns whether it did.
   virtual bool take_soon(Receive& receive, const LookLimit& limit) = 0;
-  /// pump() again and again finds what comes sooner than sleeping does, at the cost of system
+  /// Whether repeated calls of pump() find data sooner than sleeping does, at the cost of system
   /// calls.
   virtual bool is_worth_looking() const noexcept = 0;
   /// Whether the sender closed it, or sent impossible bytes; everything before that was taken in.

@@ -79,7 +79,7 @@ class RingReader final : public ReceivingEnd {
   /// must be waiting for it. Returns whether it did.
   bool take(Receive& receive);
   bool take_soon(Receive& receive, const LookLimit& limit) override;
-  /// A rank that waits spins on all rings.
+  /// False: a waiting rank spins on all rings anyway.
   bool is_worth_looking() const noexcept override { return false; }
   /// False: all that a process wrote before its end is already in its rings.
   bool has_left_something() const noexcept override { return !ended_ && has_news(); }
