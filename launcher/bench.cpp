@@ -18,7 +18,7 @@ namespace dlaunch::launcher {
 
 namespace {
 
-/// How many ranks there will be; 0 where more nodes may come.
+/// The number of ranks the job will have; 0 where more nodes may come.
 int ranks_expected(const JobSpec& spec, int workers) {
   return spec.nodes.elastic() ? 0 : spec.nodes.most * workers;
 }

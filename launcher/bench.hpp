@@ -6,9 +6,9 @@
 
 namespace dlaunch::launcher {
 
-/// `dlaunch bench`: lets its program read its options once, so that what is wrong with them is said
-/// by one process. Returns how dlaunch is to end where there is nothing to launch: --help, a
-/// refusal (both have been said by then), or no such program.
+/// For `dlaunch bench`: runs its program once to read the options, so that one process alone says
+/// what is wrong with them. Returns how dlaunch ends where there is nothing to launch: after --help
+/// or a refusal, which are printed by then, or because the program is not there.
 std::optional<EarlyExit> check_bench(const JobSpec& spec, int workers);
 
 }  // namespace dlaunch::launcher

@@ -39,28 +39,29 @@ namespace {
 using namespace dlaunch;
 using namespace dlaunch::launcher;
 
-/// Empty where it is gone.
+/// Empty if the directory is gone.
 std::string current_directory() {
   std::error_code error;
   const auto directory = std::filesystem::current_path(error);
   return error ? std::string() : directory.string();
 }
 
-/// Hosts may share a name, and agents a host, an address or, in containers, a process number.
+/// A name alone does not identify a node: hosts may share one, and agents may share a host, an
+/// address or, in containers, a process number.
 std::string node_id_of(const AgentTask& task) {
   if (!task.spec.node_id.empty()) return task.spec.node_id;
   if (task.spec.meeting.kind == Meeting::Kind::one_node) return task.machine.hostname;
   return task.machine.hostname + ":" + std::to_string(::getpid()) + "-" + random_hex(8);
 }
 
-/// A secret that nobody else may have is a matter of configuration, also where it is missing.
+/// A secret that is missing, or that others can read, is a matter of configuration.
 int code_of_start(const Error& error) {
   const bool away = error.errc() == Errc::unreachable || error.errc() == Errc::timeout ||
                     error.errc() == Errc::refused;
   return away ? exit_code::unreachable : exit_code::configuration;
 }
 
-/// The file in which an MPI would be; empty where there is none.
+/// The file that shows which MPI a part's program uses; empty where there is none.
 std::string program_file(const AgentTask& task, const Part& part) {
   const std::string& program = part.program.front();
   if (runs_under_python(part)) return path_in(part.directory, program);
@@ -73,7 +74,7 @@ std::string program_file(const AgentTask& task, const Part& part) {
   return found.error == 0 ? found.path : "";
 }
 
-/// By what any of the programs may ask for its rank.
+/// The protocols by which any of the programs may ask for its rank.
 pmi::Speech speech_of(const AgentTask& task) {
   pmi::Speech all;
   for (const Part* part : task.spec.parts()) {
@@ -89,7 +90,7 @@ int refuse(const StartProblem& problem) {
   return say_and_exit_with(problem.exit_code, "dlaunch: " + problem.sentence + "\n");
 }
 
-/// Ends as the job would that has no program to run.
+/// Prints the plan. Returns the code with which the job would end if a program were missing.
 int dry_run(const AgentTask& task) {
   Assignment assignment = assignment_before_meeting(task.spec, task.workers);
   assignment.run_directory = run_directory_name(run_directory_prefix(task.spec, task.environment),
@@ -107,12 +108,12 @@ int dry_run(const AgentTask& task) {
   return problem && code == 0 ? refuse(*problem) : code;
 }
 
-/// What the agents of other hosts are told as their secret: --secret-fd here, or a random one where
-/// they meet at a place of our choice. Empty for none; nullopt where it cannot be read.
+/// The secret that the agents of other hosts are given: that of --secret-fd, or a random one where
+/// we choose the place at which they meet. Empty for none; nullopt where it cannot be read.
 std::optional<std::string> secret_for_hosts(const JobSpec& spec) {
   const bool own = !spec.secret_file.empty() || !spec.secret_credential.empty();
   if (!spec.secret_fd) return remote::chooses_meeting(spec) && !own ? random_hex(64) : "";
-  constexpr std::size_t secret_bytes_max = 4096;  // A pipe that is new has room for it.
+  constexpr std::size_t secret_bytes_max = 4096;  // A new pipe has room for it.
   auto text = read_whole_file("/dev/fd/" + std::to_string(*spec.secret_fd));
   if (text && text->ends_with('\n')) text->pop_back();
   const bool line = text && !text->empty() && text->size() < secret_bytes_max &&
@@ -120,7 +121,7 @@ std::optional<std::string> secret_for_hosts(const JobSpec& spec) {
   return line ? text : std::nullopt;
 }
 
-/// Starts the agents of other hosts, and has none itself.
+/// Starts the agents of other hosts; this process has no agent of its own.
 int start_on_hosts(JobSpec spec, std::vector<std::string> environment,
                    const std::string& launcher) {
   for (const Part* part : spec.parts()) {
@@ -158,7 +159,7 @@ int main(int argc, char** argv) {
   const auto begun = Clock::now();
   fill_standard_descriptors();
 #ifdef DLAUNCH_STATIC
-  // Other ways to look up a host are libraries, for the C library of the system that they are from.
+  // Other ways to look up a host are libraries, which fit only the C library of their own system.
   ::__nss_configure_lookup("hosts", "files dns");
 #endif
   if (const auto* subcommand = argc > 1 ? find_subcommand(argv[1]) : nullptr) {
@@ -212,7 +213,7 @@ int main(int argc, char** argv) {
   }
   task.mpi = speech_of(task);
   if (task.spec.dry_run) return dry_run(task);
-  // Before other nodes wait for this one.
+  // Problems are found here, before other nodes wait for this one.
   for (const Part* part : task.spec.parts()) {
     if (const auto problem = directory_problem(part->directory)) return refuse(*problem);
   }
@@ -227,6 +228,6 @@ int main(int argc, char** argv) {
   const FrontRules rules{task.spec.signals, task.spec.shutdown_timeout};
   const int code = run_front(rules, voice_of(task),
                              [&task](const AgentSeat& seat) { return run_agent(task, seat); });
-  task.run_directory.abandon();  // The agent has seen to it, unless it was killed.
+  task.run_directory.abandon();  // The agent has done it, unless it was killed.
   return code;
 }

@@ -11,11 +11,10 @@
 #include <span>
 
 /// The collectives in bytes, each by the algorithm that the table in select/ has for its size and
-/// its ranks.
-/// Plain blocking functions; every rank calls the same one with the same sizes. Parts are in rank
-/// order, except where elements are reduced. All work for any number of ranks from 1 and for
-/// empty data. Reductions are of all ranks' own data, by one rank at least for each element, so
-/// that whichever algorithm runs, the bits are the same. A call may do several of them, one after
+/// its ranks. Plain blocking functions; every rank calls the same one with the same sizes. Parts
+/// are in rank order, except where elements are reduced. All work for any number of ranks from 1
+/// and for empty data. For each element at least one rank reduces all ranks' own data, so that the
+/// bits are the same whichever algorithm runs. A call may run several of these functions, one after
 /// the other, if all ranks do.
 namespace dlaunch::algorithms {
 
@@ -23,25 +22,25 @@ namespace by_node {
 class Nodes;
 }
 
-/// The ranks of a call, and what they reach each other by. Borrows.
+/// The ranks of a call, and the ways in which they reach each other. Borrows.
 struct Ranks {
   Ranks(Mesh& all, transport::ShmGroup* all_share = nullptr, const by_node::Nodes* some = nullptr)
       : mesh(all), shm(all_share), nodes(some) {}
 
-  Mesh& mesh;                   ///< Messages, of which all are capable.
+  Mesh& mesh;                   ///< Messages, which all can send.
   transport::ShmGroup* shm;     ///< The memory that all of them share; or null.
   const by_node::Nodes* nodes;  ///< Their nodes, if some of them share memory; or null.
 };
 
-/// The bytes of an element at most: a chunk of any of the algorithms holds one.
+/// The largest element: a chunk of any algorithm holds at least one.
 constexpr std::size_t element_bytes_max(int ranks) {
   constexpr std::size_t chunk_bytes_min = 128u << 10;
   return std::min(chunk_bytes_min, transport::ShmGroup::slot_bytes / static_cast<unsigned>(ranks)) /
          64 * 64;
 }
 
-/// Small calls between ranks that share memory are what programs wait for most: nothing of the
-/// choice among the others' algorithms is between them and their own.
+/// The algorithms for ranks that do not all share memory. They are chosen out of line, since
+/// programs wait most for small calls between ranks that do share memory.
 namespace apart {
 void barrier(const Ranks& ranks);
 void broadcast(const Ranks& ranks, std::span<std::byte> data, int root);
@@ -64,7 +63,7 @@ inline void all_reduce(const Ranks& ranks, std::span<std::byte> data, const Redu
 }
 /// `out` may be `in`.
 void all_reduce(const Ranks& ranks, BytesView in, std::byte* out, const Reducer& reducer);
-/// This rank's own part is in its place already. All ranks know all parts.
+/// This rank's own part is already in its place. All ranks know all parts.
 inline void all_gather(const Ranks& ranks, const RankParts& data) {
   if (ranks.shm != nullptr) return shared::all_gather(*ranks.shm, data);
   apart::all_gather(ranks, data);
@@ -82,9 +81,8 @@ void scatter_v(const Ranks& ranks, const ConstRankParts& all, std::span<std::byt
 void all_to_all(const Ranks& ranks, const std::byte* in, std::byte* out, std::size_t each);
 /// Parts of which a rank knows its own.
 void all_to_all_v(const Ranks& ranks, const ConstRankParts& in, const RankParts& out);
-/// `out` becomes the reduction of the `in` of the first `before` ranks: this one's number of them
-/// for the ranks before it, and one more with its own. `out` may be `in`, and is not written for
-/// none.
+/// `out` becomes the reduction of the `in` of the first `before` ranks: this rank's number of them
+/// without its own, one more with it. `out` may be `in`; with 0 ranks it is not written.
 void scan(const Ranks& ranks, BytesView in, std::byte* out, const Reducer& reducer, int before);
 
 }  // namespace dlaunch::algorithms

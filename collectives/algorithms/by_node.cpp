@@ -13,7 +13,7 @@
 namespace dlaunch::algorithms::by_node {
 namespace {
 
-/// A leader hands on a block to its node while the next is on its way.
+/// The size of a block: a leader hands one on to its node while the next is on its way.
 constexpr std::size_t block_bytes = 512u << 10;
 
 std::vector<int> ranks_at(const Layout& layout, int index) {
@@ -47,7 +47,7 @@ class Packing {
   std::span<std::byte> of_node(std::byte* packed, int node) const {
     return {packed + begin_of_part(nodes_, node), size_of_part(nodes_, node)};
   }
-  /// Those of a node's ranks, counted from its first.
+  /// The parts of a node's ranks, counted from its first.
   Offsets parts_of(int node) const {
     Offsets parts;
     for (const int rank : layout_.members(node)) parts.add(size_of_part(parts_, rank));
@@ -61,22 +61,23 @@ class Packing {
   Offsets nodes_;
 };
 
-/// A step with the shm group before anything is waited for from other nodes: by it the node's ranks
-/// know that this one is in the call.
+/// Makes a step with the shm group before it waits for other nodes, so that the node's ranks know
+/// that this one is in the call.
 void announce(const Nodes& nodes) {
   if (nodes.shm() == nullptr) return;
   nodes.shm()->open();
   nodes.shm()->publish();
 }
 
-/// Every rank's `mine` to the leader of its node, which has the node's ranks behind one another.
+/// Sends every rank's `mine` to the leader of its node, where the node's ranks lie one behind the
+/// other.
 void gather_on_node(const Nodes& nodes, BytesView mine, std::byte* all, int leader,
                     const Packing& packing, shared::Parts how = shared::Parts::equal) {
   if (nodes.shm() == nullptr) return put(all, mine.data(), mine.size());
   shared::gather(*nodes.shm(), mine, {all, packing.parts_of(nodes.node())}, leader, how);
 }
 
-/// Everything to everyone, packed.
+/// Gives everything to everyone, packed.
 void gather_packed(Mesh& mesh, const Nodes& nodes, BytesView mine, std::byte* packed,
                    const Packing& packing, shared::Parts how) {
   std::byte* here = packing.of_node(packed, nodes.node()).data();
@@ -88,7 +89,7 @@ void gather_packed(Mesh& mesh, const Nodes& nodes, BytesView mine, std::byte* pa
   if (nodes.shm() != nullptr) shared::broadcast(*nodes.shm(), {packed, packing.bytes()}, 0);
 }
 
-/// Each node's part to its speaker, `into`; the root's stays where it is.
+/// Sends each node's part to its speaker's `into`; the root's part stays in place.
 void scatter_to_nodes(Mesh& between, const std::byte* packed, std::span<std::byte> into,
                       const Offsets& parts, int root) {
   if (between.rank() != root) return between.recv(root, into);
@@ -101,7 +102,7 @@ void scatter_to_nodes(Mesh& between, const std::byte* packed, std::span<std::byt
   requests.land();
 }
 
-/// The leaders, of which the root's node has the root.
+/// The nodes' speakers: the leaders, but on the root's node the root.
 struct Speakers {
   Speakers(const Nodes& nodes, int root)
       : node(nodes.layout().node_of(root)),
@@ -249,7 +250,8 @@ void all_gather_in_slices(Mesh& mesh, const Nodes& nodes, const RankParts& data)
   Submesh peers(mesh, nodes.peers(), me);
   const Offsets here(layout.most(), data.offsets().longest());
   for (int step = 0; step < n; ++step) {
-    // Hands on what came last, or was here, to the next node and to all of this one.
+    // Hands the block that came last, or the own one, to the next node and to all ranks of this
+    // one.
     const int node = (me - step + n) % n;
     const auto before = (node - 1 + n) % n;
     if (step < n - 1) {

@@ -20,7 +20,7 @@ using transport::ShmGroup;
 /// A communicator's nodes, as one of its ranks sees them.
 class Nodes {
  public:
-  /// `shm` is that of the rank's node; null if it is alone there.
+  /// `shm` is the group of the rank's node; null if the rank is alone there.
   Nodes(Layout layout, int rank, std::unique_ptr<ShmGroup> shm);
 
   const Layout& layout() const { return layout_; }
@@ -29,9 +29,9 @@ class Nodes {
   int index() const { return index_; }
   /// The first rank of each node.
   std::span<const int> leaders() const { return leaders_; }
-  /// The rank at this one's place on each node; empty where some node has none there.
+  /// The rank at this one's place on each node; empty if some node has none there.
   std::span<const int> peers() const { return peers_; }
-  /// The rank of the shm group's member.
+  /// The rank of a member of the shm group.
   int rank_of(int member) const { return layout_.rank_at(node_, member); }
 
  private:
@@ -60,15 +60,15 @@ void reduce_by_leaders(Mesh& mesh, const Nodes& nodes, BytesView in, std::byte* 
 
 /// As many ranks on each node, in order, and equal parts.
 void all_gather_in_slices(Mesh& mesh, const Nodes& nodes, const RankParts& data);
-/// Each node reduces, then what the nodes came to is reduced in their order: for freedom
-/// `neighbours` where ranks are in order, else `any`.
+/// Each node reduces, then the nodes' results are reduced in their order: for freedom `neighbours`
+/// if ranks are in order, else `any`.
 void all_reduce_in_slices(Mesh& mesh, const Nodes& nodes, std::span<std::byte> data,
                           const Reducer& reducer);
 void reduce_in_slices(Mesh& mesh, const Nodes& nodes, BytesView in, std::byte* out, int root,
                       const Reducer& reducer);
 
-// ---- In a chain: the same, but each node reduces on what those before it came to, a chunk behind
-// the other, for freedom `extends`; ranks are in order. ----
+// ---- In a chain: the same, but each node reduces onto the result of the nodes before it, chunk by
+// chunk, for freedom `extends`; ranks are in order. ----
 
 void all_reduce_in_chain(Mesh& mesh, const Nodes& nodes, std::span<std::byte> data,
                          const Reducer& reducer);

@@ -13,11 +13,12 @@
 namespace dlaunch::algorithms::by_node {
 namespace {
 
-/// One rank of a node reduces so much in one step: enough for a message, and so little that all of
-/// a step stays in the cache.
+/// The piece that one rank of a node reduces in a step: large enough for a message, and so small
+/// that a whole step stays in the cache.
 constexpr std::size_t piece_bytes_max = 128u << 10;
 
-/// The same on all nodes, so that a piece of theirs is one of ours. Whole elements.
+/// The size of a piece in whole elements. It is the same on all nodes, so that their pieces match
+/// ours.
 std::size_t piece_bytes(const Layout& layout, const Reducer& reducer) {
   const std::size_t room = ShmGroup::slot_bytes / static_cast<std::size_t>(layout.most());
   return reducer.whole(std::min(room, piece_bytes_max) / 64 * 64);
@@ -44,9 +45,9 @@ class NodeFold {
         partials_(partials),
         inputs_(nodes.layout().members(nodes.node()).size()) {}
 
-  /// From here on: what lies in the window of each part that begins at `offset`.
+  /// Turns to the window of each part that begins at `offset`.
   void turn_to(const Offsets& parts, std::size_t offset) { mine_ = window(parts, index_, offset); }
-  /// Gives the others what is theirs of it; until the next call all can reduce.
+  /// Gives the others their shares of it; until the next call all can reduce.
   void give(const Offsets& parts, std::size_t offset) {
     inputs_[static_cast<std::size_t>(index_)] = in_.data() + mine_.begin;
     if (shm_ == nullptr) return;
@@ -67,7 +68,7 @@ class NodeFold {
   }
   /// Elements of this rank's piece.
   std::size_t count() const { return mine_.bytes / element_bytes_; }
-  /// Onto `before`, which may be null.
+  /// Reduces onto `before`, which may be null.
   void fold(const std::byte* before, std::byte* out) {
     partials_.extend(before, inputs_, out, count());
   }
@@ -148,7 +149,7 @@ class Chain {
   }
 
  private:
-  /// As many pieces at a time as keep both ways busy.
+  /// The state of one piece; so many are under way at a time that both directions stay busy.
   struct Turn {
     explicit Turn(Mesh& mesh) : arrival(mesh), departure(mesh) {}
     BufferPool::Buffer before, after;
@@ -160,7 +161,7 @@ class Chain {
     bool goes_on;
   };
 
-  /// Results that are expected to be under way still: they come back after they went to the end.
+  /// How many results are expected to be under way: they travel to the end of the chain and back.
   std::size_t lag() const { return 2 * static_cast<std::size_t>(last_ - node_); }
 
   void expect(int to, std::span<std::byte> data) {
@@ -201,7 +202,7 @@ void for_each_window(std::size_t bytes, std::size_t window, const Pass& pass) {
   } while (offset < bytes);
 }
 
-/// To node `to`, or to all, where each rank wants its slice's result at `mine`.
+/// Reduces to node `to`, or to all; each rank wants its slice's result at `mine`.
 void fold_in_chain(Mesh& mesh, const Nodes& nodes, BytesView in, std::byte* mine, int to,
                    const Offsets& parts, const Reducer& reducer) {
   Chain chain(mesh, nodes, in, reducer);
@@ -222,7 +223,7 @@ void fold_here(const Nodes& nodes, BytesView in, std::byte* out, const Offsets& 
   });
 }
 
-/// The slices of the root's node, to the root.
+/// Collects the slices of the root's node at the root.
 void gather_slices(const Nodes& nodes, BytesView mine, std::byte* out, const Offsets& parts,
                    int root) {
   if (nodes.node() != nodes.layout().node_of(root) || nodes.shm() == nullptr) return;
@@ -230,8 +231,8 @@ void gather_slices(const Nodes& nodes, BytesView mine, std::byte* out, const Off
                  shared::Parts::differing);
 }
 
-/// The place where a reduce makes the result of this rank's slice: its final one, if only one rank
-/// makes it.
+/// The place where a reduce makes the result of this rank's slice: the final place, if only one
+/// rank makes results.
 std::byte* place_of_slice(const Mesh& mesh, const Nodes& nodes, const BufferPool::Buffer& room,
                           std::byte* out, int root) {
   return nodes.shm() == nullptr && mesh.rank() == root ? out : room.get();

@@ -25,7 +25,7 @@ constexpr std::size_t scan_chunk_max = 1u << 20;
 template <class... Arguments>
 struct Served {
   Op op;
-  Way<Messages, void(Mesh&, Arguments...)> messages[12];  // Room for every one that there is.
+  Way<Messages, void(Mesh&, Arguments...)> messages[12];  // Room for all algorithms.
   Way<ByNode, void(Mesh&, const Nodes&, Arguments...)> by_node[3] = {};
 
   constexpr bool is_whole() const {
@@ -35,9 +35,9 @@ struct Served {
 
 /// What a call moves, by which its algorithm is selected.
 struct CallSize {
-  std::size_t bytes = 0;  ///< As Table::select counts them.
+  std::size_t bytes = 0;  ///< Bytes as Table::select counts them.
   Freedom freedom = Freedom::none;
-  bool is_even = true;  ///< Every rank gives as much.
+  bool is_even = true;  ///< Whether every rank gives as much.
 };
 
 Algorithm select(const Ranks& ranks, Op op, const CallSize& call) {
@@ -63,7 +63,7 @@ void run(const Served<Arguments...>& served, const Ranks& ranks, const CallSize&
   }
 }
 
-/// Every rank a node of its own, so that a chain goes from rank to rank.
+/// Nodes of one rank each, so that a chain goes from rank to rank.
 Nodes each_alone(const Mesh& mesh) {
   std::vector<std::uint64_t> numbers(static_cast<std::size_t>(mesh.size()));
   std::iota(numbers.begin(), numbers.end(), 0);
@@ -91,7 +91,7 @@ void all_to_all_equal(Mesh& mesh, const std::byte* in, std::byte* out, std::size
   const Offsets parts(mesh.size(), each);
   all_to_all_direct(mesh, {in, parts}, {out, parts});
 }
-/// Everything to everyone, and this rank's part of it to `out`.
+/// Reduces everything on all ranks, and copies this rank's part to `out`.
 void keep_part(Mesh& mesh, const ConstRankParts& in, std::byte* out, const Reducer& reducer) {
   const auto all = mesh.buffer_pool().take(in.bytes());
   copy_parts(in, all.get());
@@ -99,7 +99,8 @@ void keep_part(Mesh& mesh, const ConstRankParts& in, std::byte* out, const Reduc
   put(out, all.get() + begin_of_part(in.offsets(), mesh.rank()), in.size(mesh.rank()));
 }
 
-/// Every rank has all ranks' data, a chunk at a time, and reduces what is before it.
+/// Every rank gathers all ranks' data, a chunk at a time, and reduces the data of the ranks before
+/// it.
 void scan_gathered(const Ranks& ranks, BytesView in, std::byte* out, const Reducer& reducer,
                    int before) {
   const auto n = static_cast<std::size_t>(ranks.mesh.size());
@@ -187,7 +188,7 @@ void apart::all_reduce(const Ranks& ranks, std::span<std::byte> data, const Redu
   run(all_reduces, ranks, {data.size(), reducer.freedom()}, data, reducer);
 }
 
-/// Messages of all algorithms come from where the result goes.
+/// All algorithms over messages work in the result's place, so the input is copied there first.
 void all_reduce(const Ranks& ranks, BytesView in, std::byte* out, const Reducer& reducer) {
   if (ranks.shm != nullptr) return shared::all_reduce(*ranks.shm, in, out, reducer);
   put(out, in.data(), in.size());
@@ -195,7 +196,7 @@ void all_reduce(const Ranks& ranks, BytesView in, std::byte* out, const Reducer&
 }
 
 void apart::all_gather(const Ranks& ranks, const RankParts& data) {
-  // All ranks know all parts: what is chosen for their mean is the same on all.
+  // All ranks know all parts, so a choice by their mean is the same on all.
   const std::size_t mean = data.bytes() / static_cast<std::size_t>(ranks.mesh.size());
   run(all_gathers, ranks, {mean, Freedom::none, data.offsets().are_equal()}, data);
 }
@@ -220,7 +221,7 @@ void scatter(const Ranks& ranks, const std::byte* all, std::span<std::byte> mine
   shared::scatter(*ranks.shm, {all, parts}, mine, root, Parts::equal);
 }
 
-// Each of these has one algorithm: by sizes that ranks do not have in common they could not choose.
+// Each of these has one algorithm: ranks could not choose by sizes that not all of them know.
 
 void gather_v(const Ranks& ranks, BytesView mine, const RankParts& all, int root) {
   if (ranks.shm == nullptr) return gather_direct(ranks.mesh, mine, all, root);

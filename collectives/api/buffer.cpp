@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::align_val_t alignment{4096};
 
-/// What a shared buffer keeps: the segment, and whose arena it came from.
+/// The owner of a shared buffer's memory: the segment, whose arena it came from.
 struct Origin {
   std::shared_ptr<Segment> segment;
   int local;

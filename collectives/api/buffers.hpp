@@ -33,7 +33,7 @@ class Packed {
 };
 
 /// Contiguous bytes for a view that is written: its own memory, or a buffer that commit() spreads
-/// over a strided view. With `reads` the buffer begins as what the view shows.
+/// over a strided view. With `reads` the buffer begins with the view's values.
 class Unpacked {
  public:
   explicit Unpacked(const TensorView& view, bool reads = false)

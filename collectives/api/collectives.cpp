@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-/// Every collective is a CollectiveCall, which is run, or started. What a call's operation is
-/// called differs; what is done with its arguments does not.
+/// Every collective becomes a CollectiveCall, which is run or started. Only the names of operations
+/// differ; their arguments are treated alike.
 namespace dlaunch {
 
 using algorithms::Offsets;
@@ -63,7 +63,7 @@ std::vector<std::size_t> counts_of(std::span<const View> views) {
   return counts;
 }
 
-/// The first view says of what type they are, and where.
+/// The first view gives the type and place of all.
 CollectiveCall exchanging(std::span<const ConstTensorView> in, std::span<const TensorView> out,
                           std::span<const std::size_t> in_counts,
                           std::span<const std::size_t> out_counts, const Options& options) {
@@ -79,7 +79,7 @@ CollectiveCall exchanging(std::span<const ConstTensorView> in, std::span<const T
 [[gnu::always_inline]] inline void Communicator::State::execute(Op op, Call& call,
                                                                 const CollectiveCall& what) {
   const bool is_root = call.rank() == what.root;
-  // With one buffer, all of the other is known.
+  // If the operation has one buffer, the other stays empty at compile time.
   const Packed packed(shape_of(op).buffers == Buffers::one ? ConstTensorView() : what.in);
   const Unpacked unpacked(what.out, shape_of(op).buffers == Buffers::one);
   const BytesView in = packed.bytes();
@@ -158,7 +158,7 @@ CollectiveCall exchanging(std::span<const ConstTensorView> in, std::span<const T
       break;
     case Op::exscan:
       algorithms::scan(call.ranks(), in, out.data(), reducer_for(op, call, what), call.rank());
-      if (call.rank() == 0) return;  // Nobody is before it.
+      if (call.rank() == 0) return;  // No rank is before it.
       break;
     case Op::split:
     case Op::group:
@@ -174,12 +174,12 @@ CollectiveCall exchanging(std::span<const ConstTensorView> in, std::span<const T
     case Op::send:
     case Op::recv:
     case Op::probe:
-      break;  // No CollectiveCall is made of them.
+      break;  // These are no CollectiveCalls.
   }
   unpacked.commit();
 }
 
-/// An all_reduce whose result does not take the place of what it reads.
+/// An all_reduce whose result goes to another buffer than its input.
 void Communicator::State::all_reduce_apart(Call& call, const CollectiveCall& what) {
   check_both(call, what);
   const Packed packed(what.in);
@@ -214,7 +214,7 @@ template <Op op>
   make(op, what);
 }
 
-/// Nothing is left of the search if the operation is a constant.
+/// The search vanishes if the operation is a constant.
 [[gnu::always_inline]] inline void Communicator::State::make_by(Op op, const CollectiveCall& what) {
   const auto make_one = [&]<std::size_t... row>(std::index_sequence<row...>)
       __attribute__((always_inline)) {
@@ -226,7 +226,9 @@ template <Op op>
 void Communicator::State::make(const CollectiveCall& what) { make_by(what.op, what); }
 
 [[gnu::always_inline]] inline void Communicator::State::run(CollectiveCall&& what) {
-  const Op op = what.op;  // A constant here, which it is not after another thread's word was read.
+  // Copied while it is a constant: after a read of another thread's data the compiler no longer
+  // knows it.
+  const Op op = what.op;
   what.forget_unused(group.rank);
   what.traffic = traffic;
   if (what.device() >= 0) [[unlikely]]
@@ -248,7 +250,7 @@ void Communicator::barrier(const BarrierOptions& options) {
   state_->run({.op = Op::barrier, .options = options, .ordered_output = options.ordered_output});
 }
 
-/// Output that is printed after it was started is not its concern.
+/// It is not concerned with output that is printed after it was started.
 Work Communicator::start_barrier(const BarrierOptions& options) {
   if (options.cuda_stream != nullptr) {
     return state_->start_on_device(state_->barrier_on_device(), options);
@@ -260,7 +262,7 @@ Work Communicator::start_barrier(const BarrierOptions& options) {
 
 void Communicator::all_reduce(TensorView inout, const Reduction& reduction,
                               const ReduceOptions& options) {
-  // Programs wait for small ones more than for anything else: most have a body of their own here.
+  // Programs wait most for small all_reduces, so most of these have a body of their own here.
   const bool is_settled = state_->is_settled();
   if (!is_settled || !inout.place.is_host() || !is_plain(reduction)) [[unlikely]] {
     return state_->run(reducing(Op::all_reduce, options, {}, inout, reduction));

@@ -43,8 +43,8 @@ Communicator& Communicator::operator=(Communicator&& other) noexcept {
 Communicator::~Communicator() {
   if (!state_) return;
   if (state_->is_forked()) {
-    // Left as it is: what it shares with other ranks is the parent's, and joining its threads, or
-    // taking their locks, would never end.
+    // In a forked child the state is left alone: everything it shares with other ranks is the
+    // parent's, and joining its threads, or taking their locks, would never end.
     static_cast<void>(new std::shared_ptr(std::move(state_)));
     return;
   }

@@ -11,7 +11,8 @@ namespace {
 using transport::Fingerprint;
 using transport::Op;
 
-/// The same on all members, and different for each group made: what they have in common goes in.
+/// An id that is the same on all members and differs for each group, made of what the members have
+/// in common.
 std::uint64_t derived_id(std::uint64_t parent, Op how, std::uint64_t which, std::uint64_t part) {
   const std::array<std::uint64_t, 4> parts{parent, static_cast<std::uint64_t>(how), which, part};
   return transport::hash_bytes(parts.data(), sizeof parts);
@@ -36,7 +37,7 @@ void check_ranks(const Call& call, std::span<const int> ranks) {
   }
 }
 
-/// "0,2,5": ranks with different lists see in which way.
+/// "0,2,5", so that ranks with different lists see how they differ.
 std::string list_text(std::span<const int> ranks) {
   constexpr std::size_t named_max = 12;
   std::string text;
@@ -122,7 +123,7 @@ std::optional<Communicator> Communicator::group(std::span<const int> ranks,
   state_->collective(fingerprint, options, [&](Call& call) {
     call.explain({.ranks = ranks});
     check_ranks(call, ranks);
-    // All compare their lists.
+    // In it all ranks compare their lists.
     algorithms::barrier(call.ranks());
     const std::uint64_t number = call.fingerprint().sequence;
     made = subgroup(state_->group, ranks,
@@ -153,7 +154,7 @@ Communicator Communicator::group_of_members(std::span<const int> ranks, const Op
     return std::string("this rank is not in the list; only the members call group_of_members");
   });
   const std::uint64_t number = ++state_->member_groups[{ranks.begin(), ranks.end()}];
-  // Told apart from group() by an operation that makes no groups.
+  // An operation that makes no groups keeps the id apart from those of group().
   const std::uint64_t id = derived_id(state_->group.id, Op::barrier, number, hash_ranks(ranks));
   auto made = subgroup(state_->group, ranks, id,
                        "members" + std::to_string(number) + "(" + list_text(ranks) + ")");

@@ -40,7 +40,7 @@ void check_peer(const Call& call, int peer, int tag, bool may_be_any) {
   });
 }
 
-/// For calls that NCCL lacks.
+/// Refuses CUDA buffers for calls that NCCL lacks.
 void check_host(const Call& call, const ConstTensorView& data) {
   if (data.place.is_host()) return;
   throw Error(
@@ -119,8 +119,8 @@ void Communicator::State::wait_to_send(const ConstTensorView& data, int to,
   });
 }
 
-/// Whether a message has nothing wrong with it, and needs nothing but to be moved. Then it goes the
-/// short way; else the long one says what is wrong.
+/// Whether a message is valid and needs only to be moved. If so it takes the short way; otherwise
+/// the long way finds what is wrong.
 bool Communicator::State::is_plain(const ConstTensorView& view, int peer,
                                    const MessageOptions& options) const {
   return !transport::is_armed() && !error.is_set() && !is_forked() && !aborted &&
@@ -133,7 +133,7 @@ bool Communicator::State::send_now(const ConstTensorView& data, int to,
                                    const MessageOptions& options, Flight::Kind kind) {
   if (options.tag < 0 || !is_plain(data, to, options)) return false;
   const auto call = fingerprint(Op::send, data);
-  // Made in its place: a copy would have to wait until the parts are written.
+  // Built in place: a copy would have to wait until its parts are written.
   const Outgoing outgoing{
       .to = group.world_rank(to),
       .header = make_header(Kind::message, group.id, call, data.bytes(), options.tag),
@@ -251,7 +251,7 @@ Received Communicator::sendrecv(ConstTensorView out, int to, TensorView in, int 
 std::vector<Work> Communicator::start_batch(std::span<const Transfer> transfers,
                                             const Options& options) {
   if (device::any_on_device(transfers)) {
-    // One call on the device, for which every one of them stands.
+    // The whole batch is one call on the device, which every Work stands for.
     const auto work = state_->start_batch_on_device(transfers, options);
     std::vector<Work> all;
     for (std::size_t i = 0; i < transfers.size(); ++i) all.emplace_back(work);

@@ -73,7 +73,7 @@ std::vector<Tree> exchange_objects(Call& call, const Tree& value) {
   return decoded(all, parts);
 }
 
-/// All ranks have all values, so all of them see what differs, and tell each other where they are.
+/// All ranks have all values, so all see the difference, and tell each other where they are.
 void check(Call& call, const std::optional<structure::Difference>& found) {
   if (!found) return;
   const auto places = exchange_objects(call, Tree(call.where()));

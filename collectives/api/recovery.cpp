@@ -55,7 +55,7 @@ std::uint32_t Communicator::agree(std::uint32_t flags, const Options& options) {
 }
 
 Communicator Communicator::shrink(const Options& options) {
-  // NCCL's group comes along if all ranks have one that can shrink.
+  // NCCL's group is shrunk, too, if all ranks have one that can be.
   const bool on_device = state_->device && state_->device->can_shrink();
   const auto agreed = state_->agree(Op::shrink, on_device ? 1 : 0, options);
   const std::uint64_t number = state_->agreements;

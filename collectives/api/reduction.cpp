@@ -11,7 +11,7 @@
 namespace dlaunch {
 namespace {
 
-/// A struct of a value and an index, as compilers lay it out.
+/// The layout of a struct of a value and an index, as compilers make it.
 struct Pair {
   Pair(DType value, DType index)
       : is_wide(index == DType::i64),

@@ -32,7 +32,7 @@ Error undecodable(const char* why) {
   return Error(Errc::mismatch, std::string("what arrived is no structured value: ") + why);
 }
 
-/// Kind by kind, depth first; the numbers of the kinds are those of Tree::Value.
+/// Encodes depth first, each value behind its kind; the kinds' numbers are those of Tree::Value.
 class Encoder {
  public:
   explicit Encoder(Bytes& out) : writer_(out) {}
@@ -68,7 +68,7 @@ class Encoder {
       tree(value, depth + 1);
     }
   }
-  /// A tensor that the other ranks could not decode ends here, before any of them waits for it.
+  /// A tensor that other ranks could not decode is refused here, before any of them waits for it.
   static void check(const Tensor& tensor) {
     if (tensor.shape.size() > extents_max) {
       throw Error(Errc::misuse, "a tensor has " + std::to_string(tensor.shape.size()) +
@@ -133,7 +133,7 @@ class Decoder {
     if (!reader_.ok()) throw undecodable("it is cut off");
     return tree;
   }
-  /// A number of things of which each takes at least `each` bytes, so that a lie is found out
+  /// A count of items of at least `each` bytes: a count that the input cannot hold is refused
   /// before memory is spent on it.
   std::size_t size(std::size_t each) {
     const auto n = reader_.integer<std::uint64_t>();

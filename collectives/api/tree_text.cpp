@@ -145,7 +145,7 @@ class Reader {
  private:
   static Tree integer(std::uint64_t value) {
     if (value > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) {
-      return static_cast<double>(value);  // As the parser does with what is longer still.
+      return static_cast<double>(value);  // The parser does the same with longer numbers.
     }
     return static_cast<std::int64_t>(value);
   }
@@ -190,7 +190,7 @@ class Reader {
 /// Deeper text is refused while it is read, before memory is spent on it.
 Json parsed(std::string_view text) {
   const auto limit = [](int depth, Json::parse_event_t, const Json&) {
-    // A tuple takes two levels of text for one of the value.
+    // A tuple takes two levels of text for one level of the value.
     require(depth <= 2 * Tree::depth_max + 2, too_deep);
     return true;
   };

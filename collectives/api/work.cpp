@@ -40,7 +40,7 @@ namespace {
               "wait_any(), or wait for it");
 }
 
-/// Stands for all messages that were complete when they were started.
+/// One state for all messages that were complete when they were started.
 class CompleteMessage final : public WorkState {
  public:
   CompleteMessage() { note_settled(); }
@@ -71,7 +71,7 @@ void Communicator::State::CollectiveWork::wait() {
 // ---- Messages. ----
 
 Work complete_message() {
-  // Left where it is at the program's end, when Works may still be there.
+  // Never destroyed, since Works may still exist at the program's end.
   static CompleteMessage* const complete = new CompleteMessage;
   return Work(std::shared_ptr<WorkState>(std::shared_ptr<WorkState>(), complete));
 }
@@ -176,7 +176,7 @@ std::optional<Received> MessageWork::received() noexcept {
   return Received{source, header.tag, header.dtype, header.count};
 }
 
-/// wait() would not wait, but throw; or nearly so, since it gives what is on its way some time.
+/// Whether wait() would throw without waiting, or almost: it gives a message on its way some time.
 bool MessageWork::cannot_arrive() {
   const transport::Links& mesh = *owner_->mesh;
   if (owner_->error.is_set() || owner_->aborted || owner_->progress_thread->has_failed())
@@ -200,7 +200,7 @@ bool MessageWork::cannot_arrive() {
                      [&](int rank) { return rank == mesh.rank() || mesh.is_gone(rank); });
 }
 
-/// After it has arrived.
+/// To be called after the message has arrived.
 void MessageWork::settle() noexcept {
   if (strided_ && strided_->unpack_to.count > 0) {
     strided_->unpack_to.count = receiving()->header.count;
@@ -233,7 +233,7 @@ bool MessageWork::is_done() noexcept {
 bool MessageWork::test() {
   if (owner_ == nullptr) return true;
   if (!has_arrived() && !look()) return false;
-  // A failure is complete too; wait() throws it.
+  // A failed call is complete, too; wait() throws.
   if (has_arrived()) settle();
   return true;
 }
@@ -246,13 +246,13 @@ bool MessageWork::look() {
     if (!has_arrived() && !cannot_arrive()) mesh.look();
     if (has_arrived() || cannot_arrive()) return true;
   }
-  // The rank that is waited for may need this processor.
+  // The awaited rank may need this processor.
   if (mesh.is_crowded()) ::sched_yield();
   return false;
 }
 
 bool MessageWork::wait_until(Clock::time_point until) {
-  // The failure of another thread's call is seen this late.
+  // How late the failure of another thread's call is seen.
   constexpr auto look_interval = std::chrono::milliseconds(50);
   if (owner_ == nullptr) return true;
   if (!has_arrived() &&
@@ -265,8 +265,8 @@ bool MessageWork::wait_until(Clock::time_point until) {
 
 void MessageWork::on_complete(Work::Completion /*completion*/) { throw_message(); }
 
-/// Most messages that have not come yet come in less time than it takes to begin a wait that can
-/// tell why they do not.
+/// Spins for a moment first: most messages come sooner than a full wait, which can explain delays,
+/// would have begun.
 bool MessageWork::arrives_soon() {
   if (owner_->error.is_set() || owner_->aborted) return false;
   transport::Links& mesh = *owner_->mesh;
@@ -297,14 +297,14 @@ void MessageWork::wait() {
 void Work::finish() noexcept {
   if (state_->is_settled()) return;
   if (!state_->is_ours()) {
-    // Left as it is: the parent's threads hold its locks.
+    // In a forked child the state is left alone: the parent's threads hold its locks.
     static_cast<void>(new std::shared_ptr(std::move(state_)));
     return;
   }
   try {
     state_->wait();
   } catch (...) {
-    // It sticks to the communicator, whose next call throws it.
+    // The error sticks to the communicator, whose next call throws it.
   }
 }
 

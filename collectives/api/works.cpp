@@ -8,7 +8,7 @@
 namespace dlaunch {
 namespace {
 
-/// The pause between looks at several calls: each may tell another thread of its end, or none.
+/// The pause between looks at several calls, whose ends this thread need not hear of.
 constexpr auto look_interval = std::chrono::microseconds(200);
 
 std::vector<Work*> pointers_to(std::span<Work> works) {
@@ -41,7 +41,7 @@ class FirstFailure {
 std::optional<std::size_t> wait_any(std::span<Work* const> works, Clock::duration limit) {
   const auto until = deadline_after(limit);
   const auto is_call = [](const Work* work) { return work != nullptr && !work->is_empty(); };
-  // The one that is waited for takes its turn, so that the messages of all communicators move.
+  // The Works are waited for in turn, so that the messages of all communicators move.
   for (std::size_t turn = 0;; ++turn) {
     std::size_t calls = 0;
     for (std::size_t i = 0; i < works.size(); ++i) {

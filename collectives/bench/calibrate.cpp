@@ -21,11 +21,11 @@ using algorithms::Topology;
 using Micros = std::chrono::duration<double, std::micro>;
 
 constexpr std::size_t first_bytes = 64;
-/// Beyond the limit in the tree one looks so far.
+/// How far beyond the built-in limit sizes are measured.
 constexpr std::size_t reach = 32;
 constexpr std::size_t bytes_max = std::size_t{8} << 20;       ///< One buffer's.
 constexpr std::size_t all_bytes_max = std::size_t{64} << 20;  ///< All ranks' buffers.
-/// Two measurements of the same thing differ by so much.
+/// By how much two measurements of the same thing may differ.
 constexpr double noise = 0.03;
 constexpr long repetition_calls_max = 1L << 20;  ///< The most calls of one repetition.
 
@@ -35,7 +35,7 @@ Table with_limit(const Table& table, std::string_view name, std::size_t most) {
   return changed;
 }
 
-/// The order of rounds and the tables change; what is called stays.
+/// A call that is measured in rounds, whose order and tables alternate.
 class Contest {
  public:
   Contest(Communicator& communicator, const Settings& settings, const Operation& operation,
@@ -117,7 +117,7 @@ std::string pairs_text(const std::vector<Duel>& duels) {
   return text;
 }
 
-/// The limit that lets just those pass.
+/// The limit that just lets these sizes pass.
 std::size_t limit_for(const Line& row, const Topology& topology, const std::vector<Duel>& duels,
                       std::size_t cut) {
   if (cut == 0) return 0;
@@ -179,7 +179,7 @@ std::vector<TableEntry> calibrate(Communicator& communicator, const Settings& se
     with->set_limit(row.name, algorithms::unlimited);
     without->set_limit(row.name, 0);
     std::vector<Duel> duels;
-    std::size_t now = 0;  // How many it wins as it is.
+    std::size_t now = 0;  // How many duels it wins with the present limit.
     for (const std::size_t bytes : sizes) {
       const std::size_t parts = entry.parts(here.ranks);
       const Amount amount = amount_for(entry, bytes * parts, size_of(how.dtype), here.ranks);

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-/// --calibrate: which limits of the table's lines are best here.
+/// --calibrate: finds the best limits of the table's lines for these ranks.
 namespace dlaunch::bench {
 
 /// Calls of one size, in microseconds: by the line's algorithm, and by what serves without it.
@@ -21,13 +21,13 @@ struct Duel {
   double with_us = 0, without_us = 0;
 };
 
-/// How many of the duels, in the order of their sizes, the line should win: those after that cost
-/// it more than they bring. `now` are those it wins as the table is; it stays with them unless that
+/// How many of the duels, in the order of their sizes, the line should win: beyond these it loses
+/// more than it gains. `now` is the number it wins with the present table, which is kept unless it
 /// costs several percent. Pure.
 std::size_t best_cut(std::span<const Duel> duels, std::size_t now);
 
-/// The sizes at which a line is to be measured: those that it decides, from 64 bytes on, each twice
-/// the one before. Empty where other lines decide, or ranks are others. Pure.
+/// The sizes at which a line is to be measured: the ones that it decides, from 64 bytes on, each
+/// twice the one before. Empty if other lines decide, or if the line is for other ranks. Pure.
 std::vector<std::size_t> sizes_to_measure(const algorithms::Table& table,
                                           const algorithms::Row& row,
                                           const algorithms::Topology& topology);

@@ -12,7 +12,8 @@ namespace dlaunch::bench {
 namespace {
 
 constexpr std::size_t page_bytes = 4096;
-/// The last cache is shared by the ranks of a node, each of which rotates through two of these.
+/// The memory of one rank's rotation: twice the last-level cache, divided by the node's ranks,
+/// which share it.
 constexpr std::size_t rotation_bytes = std::size_t{64} << 20;
 
 std::size_t whole_pages(std::size_t bytes) {
@@ -101,7 +102,7 @@ void Calls::operator()(long turn) {
   auto& comm = communicator_;
   const Views now = views(turn);
   const Reduction redop = reduction_of(settings_);
-  // The form that is measured: `run`, or `start` and what finds its end.
+  // Runs the measured form: `run`, or `start` and then a wait or tests.
   const auto call = [&](auto run, auto start, const auto&... arguments) {
     if (!settings_.started) return static_cast<void>((comm.*run)(arguments...));
     end((comm.*start)(arguments...));
@@ -206,7 +207,7 @@ void Calls::window(const Views& views) {
   }
 }
 
-/// What an iterative solver does between two steps.
+/// The exchange of an iterative solver between two steps.
 void Calls::halo(const Views& views) {
   const int me = communicator_.rank(), ranks = communicator_.size();
   const int left = (me + ranks - 1) % ranks, right = (me + 1) % ranks;

@@ -20,7 +20,7 @@ class Arena {
   /// std::bad_alloc, or what the device says.
   Arena(Communicator& communicator, std::size_t piece_bytes_max, Buffers kind,
         CudaDevice* device = nullptr);
-  /// The bytes that such an arena takes.
+  /// The size of such an arena in bytes.
   static std::size_t bytes_for(std::size_t piece_bytes_max, Buffers kind);
 
   /// Whether calls may work in it in place.
@@ -61,8 +61,8 @@ class Calls {
   void finish() {
     if (in_.device() != nullptr) in_.device()->synchronize();
   }
-  /// Fills the buffers, makes the call, and looks at the result; wrong elements on this rank. The
-  /// buffers are zeros afterwards.
+  /// Fills the buffers, makes the call, and checks the result. Returns the number of wrong elements
+  /// on this rank. The buffers are zeros afterwards.
   std::uint64_t verify(long turn, Depth depth);
 
  private:
@@ -84,7 +84,7 @@ class Calls {
   Amount amount_;
   Arena& in_;
   Arena& out_;
-  // The same of each kind.
+  // The options for each kind of call.
   Options options_;
   BarrierOptions barrier_options_;
   ReduceOptions reduce_options_;

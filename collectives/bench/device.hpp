@@ -16,7 +16,7 @@ namespace dlaunch::bench {
 /// throws Error with what the driver says.
 class CudaDevice {
  public:
-  /// That of the rank's local number, from the first again where there are fewer. Throws
+  /// Takes the device of the rank's local number, starting over if there are fewer devices. Throws
   /// Error{unsupported} with what is lacking.
   explicit CudaDevice(int local_rank);
   CudaDevice(const CudaDevice&) = delete;
@@ -32,7 +32,7 @@ class CudaDevice {
   /// Memory that no communicator knows.
   void* allocate(std::size_t bytes);
   void free(void* memory) noexcept { library_.free(number_, memory); }
-  /// Until everything is done that is on the stream.
+  /// Waits until everything on the stream is done.
   void synchronize();
   void write(std::span<const std::byte> from, void* to);
   void read(const void* from, std::span<std::byte> to);

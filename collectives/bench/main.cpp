@@ -53,7 +53,7 @@ const char* transport_text(int ranks, bool all_share, bool all_have_one) {
   return all_have_one ? "shared memory" : "shared memory and TCP";
 }
 
-/// What all ranks say of their hosts, seen from one of them.
+/// The place of the measurement, from all ranks' descriptions of their hosts.
 Site site_of(const World& world, Communicator& communicator) {
   const WorldInfo& info = world.info();
   const auto segment = common_segment(world);
@@ -93,7 +93,7 @@ Site site_of(const World& world, Communicator& communicator) {
   return site;
 }
 
-/// As the ranks find it themselves.
+/// The same judgement as the ranks' own.
 algorithms::Topology topology_of(const Site& site) {
   std::vector<std::uint64_t> numbers;
   bool some_share = false;
@@ -113,8 +113,8 @@ int say(const std::string& sentence, int code) {
   return say_and_exit_with(code, "dlaunch bench: " + sentence + "\n");
 }
 
-/// Whether all ranks can go on. `problem`: why this one cannot, empty if it can. The problem of the
-/// first rank that cannot is printed once.
+/// Whether all ranks can go on. `problem`: why this one cannot; empty if it can. The first such
+/// rank's problem is printed once.
 bool agreed(Communicator& communicator, const std::string& problem) {
   const int size = communicator.size();
   std::int32_t first[] = {problem.empty() ? size : communicator.rank()};
@@ -137,7 +137,7 @@ std::string open_json(const Settings& settings, int rank, File& file) {
   return "--json " + *settings.json + ": cannot be written: " + std::strerror(errno);
 }
 
-/// The device that this rank measures, if it is to be one; or why it cannot.
+/// The device that this rank measures, if one is asked for; or why it cannot.
 std::string open_device(const Settings& settings, const WorldInfo& info,
                         std::unique_ptr<CudaDevice>& device) {
   if (settings.device == Device::host) return "";
@@ -170,7 +170,7 @@ std::string today() {
   return text;
 }
 
-/// Rank 0 writes beside FILE, which it replaces when all is known.
+/// Rank 0 writes a temporary file, which replaces FILE when everything is known.
 int write_table(const Settings& settings, Communicator& communicator, const Site& site) {
   const bool first = communicator.rank() == 0;
   const std::string part = *settings.calibrate + ".part";
@@ -239,7 +239,7 @@ int run(const Settings& settings) {
   const auto print = [&](const std::string& text) {
     if (!first) return;
     std::fputs(text.c_str(), table);
-    std::fflush(table);  // A row is seen when it is there.
+    std::fflush(table);  // Each row is shown at once.
   };
   print(head_text(site, settings));
   const auto rows = measure(communicator, settings, in, out,

@@ -12,7 +12,8 @@ using Micros = std::chrono::duration<double, std::micro>;
 
 constexpr long calibration_max = 1L << 30;  ///< Calls.
 constexpr long calibration_growth = 4;      ///< From one trial to the next.
-constexpr int repetitions_min = 3;          ///< For a row that would take longer than row_time_max.
+/// The fewest repetitions, for a row that would take longer than row_time_max.
+constexpr int repetitions_min = 3;
 constexpr Micros row_time_max = std::chrono::seconds(6);
 constexpr Micros singles_time = std::chrono::milliseconds(250);
 constexpr long singles_min = 10;
@@ -56,7 +57,7 @@ class Bench {
     return calls_.verify(turn_++, depth);
   }
 
-  /// What one call of `calls` in a row takes here, begun together.
+  /// The time of one call out of `calls` in a row, which all ranks begin together.
   Micros time(long calls) {
     meet();
     const auto begin = Clock::now();
@@ -66,7 +67,7 @@ class Bench {
     return Micros(Clock::now() - begin) / static_cast<double>(calls);
   }
 
-  /// The slowest rank's.
+  /// The slowest rank's value.
   void slowest(std::span<double> values) { communicator_.all_reduce(values, ReduceOp::max); }
   Micros slowest(Micros value) {
     double values[] = {value.count()};
@@ -108,7 +109,7 @@ class Bench {
     row_.most_us = *std::max_element(times.begin(), times.end());
   }
 
-  /// How single calls are spread: a mean hides the few that are slow.
+  /// Measures the spread of single calls: a mean hides the few slow ones.
   void single() {
     const auto fitting = static_cast<long>(singles_time / std::max(call_, Micros(1e-3)));
     const long timed = row_.iterations * row_.repetitions;

@@ -9,7 +9,7 @@
 #include <span>
 #include <string_view>
 
-/// What `dlaunch bench` can measure. Pure.
+/// The operations that `dlaunch bench` can measure. Pure.
 namespace dlaunch::bench {
 
 enum class Op : std::uint8_t {
@@ -34,19 +34,19 @@ enum class Op : std::uint8_t {
 /// Messages that `window` has under way at a time.
 constexpr int window_messages = 64;
 
-/// How much a buffer holds.
+/// The contents of a buffer.
 enum class Extent : std::uint8_t {
   none,
   one_part,
   part_for_each,
-  two_parts,  ///< For, or from, the neighbours to the left and to the right.
+  two_parts,  ///< One each for, or from, the left and the right neighbour.
 };
 /// The buffer that a root alone uses.
 enum class Alone : std::uint8_t { none, in, out };
 /// The ranks whose data a result is reduced from.
 enum class Reduced : std::uint8_t { none, all, up_to_own, before_own };
 
-/// What is to be known of an operation. A new one is a row, in the order of Op, and a case of
+/// The description of an operation. A new one is a row, in the order of Op, and a case of
 /// Calls::call.
 struct Operation {
   Op op{};
@@ -55,17 +55,17 @@ struct Operation {
   Extent in = Extent::none, out = Extent::none;
   Alone alone = Alone::none;
   Reduced reduced = Reduced::none;
-  /// How many times (n - 1) / n of the size the links of n ranks carry, as nccl-tests count; 0: the
+  /// How many times the links of n ranks carry (n - 1) / n of the size, as nccl-tests count; 0: the
   /// whole size once.
   int crossings = 0;
   bool on_device = true;  ///< NCCL has it.
-  /// Messages that a call moves one after the other; told is the time of one.
+  /// The number of messages that a call moves one after the other; the table has the time of one.
   int messages = 1;
 
   constexpr bool sized() const { return out != Extent::none; }
   constexpr bool reduces() const { return reduced != Reduced::none; }
   constexpr bool rooted() const { return calls && transport::is_rooted(*calls); }
-  /// The size is that of all parts together, as in nccl-tests; so many.
+  /// The number of parts, to which the size refers as a whole, as in nccl-tests.
   constexpr std::size_t parts(int ranks) const {
     if (in == Extent::two_parts) return 2;
     const bool each = in == Extent::part_for_each || out == Extent::part_for_each;
@@ -75,7 +75,7 @@ struct Operation {
   constexpr bool ring() const { return in == Extent::two_parts; }
   /// Between ranks 0 and 1; the others wait.
   constexpr bool pair() const { return !calls && !ring(); }
-  /// It works on `out` alone.
+  /// Whether it works on `out` alone.
   constexpr bool one_buffer() const { return sized() && in == Extent::none; }
 };
 
@@ -83,11 +83,11 @@ struct Operation {
 std::span<const Operation> operations();
 const Operation* find_operation(std::string_view name);
 const Operation& operation(Op op);
-/// The first by which such calls are measured; null: none is.
+/// The first operation that measures such calls; null: there is none.
 const Operation* find_measuring(transport::Op calls);
 
-/// Bus bandwidth for an algorithm bandwidth of 1, as nccl-tests define it: what the links carry,
-/// so that it can be compared with them whatever the number of ranks.
+/// Bus bandwidth for an algorithm bandwidth of 1, as nccl-tests define it: the load of the links,
+/// which can be compared with their speed for any number of ranks.
 double bus_factor(const Operation& operation, int ranks);
 
 /// How much one call moves: the bytes asked, rounded down to whole elements and equal parts, at

@@ -18,7 +18,7 @@ constexpr long repetitions_max = 10'000;
 constexpr long ranks_max = 1'000'000;
 constexpr std::chrono::minutes repetition_time_max{10};
 
-/// What the row of that name says, if the row is offered.
+/// The value of the row of that name, if the row is offered.
 template <class Rows, class Value, class Offered>
 Taken store_named(std::string_view text, const Rows& rows, Value Rows::value_type::*value,
                   const Offered& is_offered, Value& target) {

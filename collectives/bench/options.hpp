@@ -38,16 +38,16 @@ struct Settings {
   Device device = Device::host;
   bool in_place = false;
   bool started = false;
-  bool tested = false;  ///< Started, and tested until they are complete.
+  bool tested = false;  ///< Calls are started, and tested until they are complete.
   bool check = false;
-  bool explain = false;  ///< Say what would serve each row, and measure nothing.
+  bool explain = false;  ///< Name the algorithm of each row, and measure nothing.
   int warmup = 0;
   std::optional<long> iterations;  ///< Calls of one repetition; unset: found by measuring.
   int repetitions = 0;
   std::chrono::milliseconds repetition_time{};
   std::optional<std::string> json;       ///< A file, or "-".
   std::optional<std::string> calibrate;  ///< The file to write a table of limits to.
-  /// Nothing is to be run: the options are to be read for so many ranks, 0: unknown.
+  /// Only read the options, for so many ranks; 0: unknown.
   std::optional<int> options_only;
 };
 
@@ -55,7 +55,7 @@ Reduction reduction_of(const Settings& settings);
 
 const OptionTable& bench_options();
 
-/// Decides what was asked. Pure.
+/// Reads the options. Pure.
 std::variant<Settings, EarlyExit> parse_options(std::span<const std::string> arguments);
 /// Why the settings do not fit so many ranks; nullopt: they do.
 std::optional<EarlyExit> objection(const Settings& settings, int ranks);

@@ -14,10 +14,9 @@ namespace dlaunch::bench {
 
 namespace {
 
-/// Elements after which a part's content repeats; no power of two, so that no shift by a block
-/// goes unseen.
+/// The period of a part's content in elements; no power of two, so that a shift by a block shows.
 constexpr std::size_t period = 61;
-/// Values are below this: 2,048 / 13 ranks can be summed in f16 without rounding.
+/// Values are below this, so that 2,048 / 13 ranks can be summed in f16 without rounding.
 constexpr std::uint64_t values = 13;
 constexpr std::size_t sampled = 64;  ///< Elements at each end of a part.
 constexpr unsigned char unwritten = 0xa5;
@@ -29,7 +28,7 @@ std::uint64_t value_of(const Case& call, int source, int part, std::size_t index
   const bool product = operation(call.op).reduces() && call.redop == ReduceOp::product;
   if (call.dtype == DType::boolean) return mixed % 2;
   if (!product) return mixed % values;
-  // All but one rank give 1: products of many stay small.
+  // All ranks but one give 1, so that products of many stay small.
   const auto turn = (index + static_cast<std::size_t>(part)) % static_cast<std::size_t>(call.ranks);
   return turn == static_cast<std::size_t>(source) ? 1 + mixed % 3 : 1;
 }
@@ -112,7 +111,7 @@ std::uint64_t fold(const Case& call, std::uint64_t a, std::uint64_t b) {
 
 using Table = std::vector<std::byte>;
 
-/// One period of what `source` makes for `part`.
+/// One period of the values that `source` makes for `part`.
 Table given_by(const Case& call, int source, int part) {
   const std::size_t width = size_of(call.dtype);
   Table table(period * width);
@@ -138,7 +137,7 @@ int ranks_reduced(const Case& call) {
   return 0;
 }
 
-/// One period of the reduction of what the first `ranks` make for `part`.
+/// One period of the reduction of the first `ranks` ranks' values for `part`.
 Table folded(const Case& call, int part, int ranks) {
   const std::size_t width = size_of(call.dtype);
   Table table(period * width);
@@ -185,7 +184,7 @@ std::uint64_t compare(const Case& call, const Table& table, const std::byte* par
   return wrong;
 }
 
-/// What `out` should hold: one table for each of its parts that is written.
+/// The expected `out`: one table for each part that is written.
 std::vector<Table> wanted(const Case& call) {
   const Operation& entry = operation(call.op);
   std::vector<Table> parts;
@@ -195,7 +194,7 @@ std::vector<Table> wanted(const Case& call) {
     const int ranks = ranks_reduced(call);
     if (ranks > 0) parts.push_back(folded(call, part, ranks));
   } else if (entry.ring()) {
-    // What the left one has made for its right, and the right one for its left.
+    // The left neighbour's values for its right, and the right neighbour's for its left.
     parts.push_back(given_by(call, (call.rank + call.ranks - 1) % call.ranks, 1));
     parts.push_back(given_by(call, (call.rank + 1) % call.ranks, 0));
   } else if (entry.out == Extent::part_for_each) {

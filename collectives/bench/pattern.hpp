@@ -9,8 +9,8 @@
 #include <cstdint>
 #include <span>
 
-/// What the ranks put into their buffers so that every result is known, and what came out wrong.
-/// Pure: memory in, a number out.
+/// Fills the ranks' buffers so that every result is known, and counts wrong elements. Pure: memory
+/// in, a number out.
 ///
 /// The i-th element of the part that rank s makes for rank p is a small whole number that depends
 /// on s, p and i, so that a part that lies in the wrong place or comes from the wrong rank shows.
@@ -32,15 +32,15 @@ struct Case {
 std::size_t in_elements(const Case& call);
 std::size_t out_elements(const Case& call);
 
-/// Fills what this rank gives: `in`, or `out` where there is one buffer. A buffer that only
-/// receives is filled with what cannot be a result.
+/// Fills the buffer that this rank gives: `in`, or `out` if there is only one. A buffer that only
+/// receives is filled with values that cannot be results.
 void fill(const Case& call, std::span<std::byte> in, std::span<std::byte> out);
 
 enum class Depth {
   every_element,
   sample,  ///< The first and the last elements of each part.
 };
-/// How many of the elements of `out` that were looked at are not what they should be.
+/// How many of the examined elements of `out` are wrong.
 std::uint64_t count_wrong(const Case& call, std::span<const std::byte> out, Depth depth);
 
 }  // namespace dlaunch::bench

@@ -46,7 +46,7 @@ const char* buffers_text(Buffers buffers) {
   return "";
 }
 
-/// If registered buffers are only ordinary memory, that says more than any figure.
+/// A warning if registered buffers are only ordinary memory: it matters more than any figure.
 const char* sharing_text(const Site& site, const Settings& settings) {
   if (settings.buffers != Buffers::registered || site.buffers_shared) return "";
   if (settings.device == Device::cuda) return "";

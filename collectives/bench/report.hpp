@@ -18,15 +18,16 @@ struct Site {
   std::vector<std::string> hosts;  ///< One of each name, in the order of their first ranks.
   std::vector<std::optional<int>> nodes_of_ranks;  ///< Set for ranks that share memory with others.
   bool shares_memory = false;                      ///< All ranks have a segment in common.
-  int cores = 0;                ///< Usable, on the node that has fewest for each of its ranks.
+  int cores = 0;                ///< Usable cores of the node with the fewest per rank.
   int ranks_there = 1;          ///< Ranks on that node.
-  bool buffers_shared = false;  ///< All ranks map those of all.
-  bool crowded = false;         ///< A host's ranks of several nodes are more than its processors.
+  bool buffers_shared = false;  ///< All ranks can map each other's buffers.
+  /// On some host the ranks of several nodes outnumber its processors.
+  bool crowded = false;
 
   bool oversubscribed() const { return crowded || ranks_there > cores; }
 };
 
-/// The first of the lines above the table: where this is.
+/// The first line above the table, which names the place.
 std::string site_text(const Site& site);
 /// The lines above the table; each begins with '#'.
 std::string head_text(const Site& site, const Settings& settings);

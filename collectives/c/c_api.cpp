@@ -11,7 +11,7 @@ namespace {
 
 // counterparts_test compares the numbers of the enumerations.
 static_assert(DL_ANY_SOURCE == any_source && DL_ANY_TAG == any_tag && DL_TAG_MAX == tag_max);
-// Structures that are passed by value or in arrays cannot grow.
+// The sizes of structures that are passed by value or in arrays, and so cannot grow.
 static_assert(sizeof(dl_view) == 32 && sizeof(dl_const_view) == 32 && sizeof(dl_reduction) == 48);
 static_assert(sizeof(dl_bytes) == 16);
 // The size of dl_options when it was published.
@@ -22,13 +22,13 @@ static_assert(sizeof(dl_options) >= options_size_first);
 struct LastFailure {
   std::uint64_t serial = 0;  ///< The handle's; 0: no handle.
   std::string message;
-  bool out_of_memory = false;  ///< There was none for the message either.
+  bool out_of_memory = false;  ///< Memory ran out, for the message, too.
 };
 thread_local LastFailure last_failure;  // NOLINT: what errno is to libc.
 
 constexpr const char* out_of_memory_text = "memory ran out";
 
-/// A number of the caller's that goes into a byte of ours; larger ones are not left to wrap around.
+/// A caller's number that becomes a byte of ours; larger ones are not left to wrap around.
 std::uint8_t byte_of(std::int32_t number, const char* what) {
   if (number < 0 || number > std::numeric_limits<std::uint8_t>::max()) {
     throw Misuse{"the number " + std::to_string(number) + " is no " + what};

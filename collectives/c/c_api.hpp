@@ -16,8 +16,8 @@
 #include <utility>
 #include <vector>
 
-/// What the files of the C API share: handles, the one guard, and conversions. They stand on the
-/// public C++ interface alone.
+/// The common parts of the C API: handles, the one guard, and conversions. They use the public C++
+/// interface alone.
 namespace dlaunch::c_api {
 
 /// The most axes of a dl_tensor and of a dl_parameter.
@@ -25,7 +25,8 @@ constexpr std::int32_t axes_max = 64;
 
 /// What every handle begins with, so that dl_last_message can take any of them.
 struct Handle {
-  /// If several threads may use the handle, each has its own message; see LastFailure.
+  /// Whether several threads may use the handle, so that each needs its own message; see
+  /// LastFailure.
   explicit Handle(bool is_shared) : shared(is_shared) {}
   const bool shared;
   const std::uint64_t serial = next_serial();
@@ -106,8 +107,8 @@ struct dl_tree : dlaunch::c_api::Handle {
 
 namespace dlaunch::c_api {
 
-/// What the caller did wrong, found before the C++ interface is asked. The guard says in which
-/// call.
+/// A mistake of the caller's that is found before the C++ interface is called. The guard adds the
+/// call's name.
 struct Misuse {
   std::string what;
 };
@@ -116,10 +117,10 @@ inline void require(bool holds, std::string_view otherwise) {
   if (!holds) throw Misuse{std::string(otherwise)};
 }
 
-/// Keeps what is being thrown as the message of the handle (which may be null) and the thread.
+/// Keeps the present exception as the message of the handle (which may be null) and the thread.
 /// Called in a catch clause.
 dl_status failed(const char* call, const Handle* handle) noexcept;
-/// Status and sentence of what is being thrown. Called in a catch clause.
+/// Status and sentence of the present exception. Called in a catch clause.
 struct Failure {
   dl_status status = DL_INTERNAL;
   std::string message;
@@ -149,7 +150,7 @@ dl_status guarded_on(H* handle, Body&& body, const char* call = __builtin_FUNCTI
   }
 }
 
-/// The place where a result goes: not null.
+/// Checks that the place for a result is not null.
 template <class T>
 T& place(T* pointer, const char* name) {
   if (pointer == nullptr) throw Misuse{std::string("'") + name + "' is a null pointer"};
@@ -166,8 +167,8 @@ inline void check_structure_size(std::size_t size, std::size_t first, const char
                " was given; set struct_size to sizeof(" + name + ")"};
 }
 
-/// A structure of the caller's, who may know more or fewer fields than we do: what it does not know
-/// is zero, what we do not know has to be.
+/// Copies a structure of a caller that may know more or fewer fields than we do: fields that it
+/// does not know become zero, fields that we do not know have to be zero.
 template <class T>
 T known_part(const T* given, std::size_t first, const char* name) {
   T known{};
@@ -184,9 +185,9 @@ T known_part(const T* given, std::size_t first, const char* name) {
   return known;
 }
 
-/// Milliseconds as a duration; what is longer than a duration can say is as long as it can say.
+/// Milliseconds as a duration; too long ones become the longest duration.
 Clock::duration duration_of(std::int64_t ms);
-/// What the caller's one structure says, for whichever call it is.
+/// The C++ options of a call, from the caller's one structure.
 struct CallOptions {
   Options common;
   int tag = 0;
@@ -207,8 +208,8 @@ Reduction reduction_of(const dl_reduction& reduction);
 std::string_view text_of(const char* text, const char* name);
 BytesView bytes_of(const void* data, std::size_t size, const char* name);
 
-/// One for each rank; none where a null pointer was given, which the call itself then judges, so
-/// that the other ranks hear of it.
+/// A list with an entry for each rank; empty for a null pointer, which the call itself then
+/// refuses, so that the other ranks hear of it.
 inline std::span<const std::size_t> counts_of(const dl_comm* comm, const std::size_t* counts) {
   return {counts, counts != nullptr ? static_cast<std::size_t>(comm->comm.size()) : 0};
 }
@@ -222,7 +223,7 @@ std::vector<View> views_of(const dl_comm* comm, const Given* views) {
   return all;
 }
 
-// What a call of the C++ interface takes for each argument of its counterpart here.
+// Converts an argument to that of the C++ counterpart.
 
 inline TensorView taken(const dl_comm*, const dl_view& view) { return view_of(view); }
 inline ConstTensorView taken(const dl_comm*, const dl_const_view& view) { return view_of(view); }
@@ -247,13 +248,13 @@ struct Called {
   const char* name;
 };
 
-/// `member` of the communicator, with what it takes for these.
+/// Calls the communicator's `member` with these arguments, converted.
 template <class Member, class... Given>
 dl_status run(Called call, Member member, const Given&... given) noexcept {
   return guarded_on(
       call.comm, [&] { (call.comm->comm.*member)(taken(call.comm, given)...); }, call.name);
 }
-/// The same where it starts something, which goes into the caller's place.
+/// The same for a call that starts a Work, which goes to the caller's place.
 template <class Member, class... Given>
 dl_status start(Called call, dl_work** work, Member member, const Given&... given) noexcept {
   return guarded_on(

@@ -9,14 +9,14 @@ using dlaunch::Communicator;
 
 namespace {
 
-/// The C++ interface's, by which the function of a dl_reduction does what it says.
+/// The C++ reductions behind the functions of dl_reductions.
 void fold_by_reduction(void* argument, void* accumulated, const void* next, size_t count,
                        dl_dtype dtype) {
   static_cast<const dlaunch::Reduction*>(argument)->fold()(accumulated, next, count,
                                                            static_cast<dlaunch::DType>(dtype));
 }
 
-/// Each is made once, and stays: a dl_reduction points to it. What cannot be made is none.
+/// Each is made once and stays, since a dl_reduction points to it; nullptr if it cannot be made.
 dl_reduction located(dlaunch::Reduction (*make)(dlaunch::DType, dlaunch::DType), dl_dtype value,
                      dl_dtype index) noexcept {
   struct Made {

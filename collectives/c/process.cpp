@@ -10,7 +10,7 @@ using dlaunch::SpawnError;
 constexpr std::size_t spawn_options_size_first = 24;  // When it was published.
 static_assert(sizeof(dl_spawn_options) >= spawn_options_size_first);
 
-/// 0 leaves the default, negative stands for none.
+/// 0 keeps the default, a negative time means none.
 void set_unless_zero(dlaunch::Clock::duration& to, std::int64_t ms) {
   if (ms != 0) to = duration_of(std::max<std::int64_t>(ms, 0));
 }

@@ -37,7 +37,7 @@ dl_bytes copied_if_any(const std::optional<Bytes>& value) {
   return value ? copied(*value) : dl_bytes{nullptr, 0};
 }
 
-/// Copies that are freed again when not all could be made.
+/// Makes copies; frees them again if not all can be made.
 class Copies {
  public:
   void add(dl_bytes copy) { made_.emplace_back(copy); }
@@ -75,7 +75,7 @@ dl_status on_store(dl_store* store, Body&& body, const char* call = __builtin_FU
       store, [&] { body(*store->store); }, call);
 }
 
-/// The same where only dlaunch's own will do: `what` others lack.
+/// The same for calls that only dlaunch's own store has; `what` names the missing feature.
 template <class Body>
 dl_status on_job_store(dl_store* store, const char* what, Body&& body,
                        const char* call = __builtin_FUNCTION()) {

@@ -21,7 +21,7 @@ static_assert(sizeof(dl_parameter) == 88);
 
 CallSite site_of(const dl_options* options) { return options_of(options).common.site; }
 
-/// The one that the reducer provides has no dtype of its own.
+/// A gradient that the reducer provides is given without a dtype.
 TensorView gradient_of(const dl_view& gradient) {
   return gradient.count == 0 ? TensorView() : view_of(gradient);
 }

@@ -26,7 +26,7 @@ Tensor tensor_of(const dl_tensor& given) {
   return Tensor::packed(given.data, tensor.dtype, tensor.shape, {given.strides, axes});
 }
 
-/// What is wrong with the text is an argument's fault, told with the name of the call.
+/// An error in the text is an error of the argument, and is reported with the call's name.
 Tree parsed(std::string_view json, std::span<const dl_tensor> tensors) {
   try {
     return Tree::parse(json, [&](std::uint64_t index) {
@@ -46,7 +46,7 @@ const Tree& value_of(const dl_tree* tree) {
   return tree != nullptr ? tree->tree : null;
 }
 
-/// Handles of all of them, or of none.
+/// Makes handles of all trees, or of none.
 void hand_out(std::vector<Tree> values, dl_tree** results) {
   std::vector<std::unique_ptr<dl_tree>> handles;
   for (Tree& value : values) handles.push_back(std::make_unique<dl_tree>(std::move(value)));

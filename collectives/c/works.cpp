@@ -5,12 +5,12 @@
 #include <span>
 #include <vector>
 
-/// What was started.
+/// Started calls.
 namespace {
 
 using namespace dlaunch::c_api;
 
-/// Null where the handle is.
+/// Null if the handle is.
 std::vector<dlaunch::Work*> pointers_to(dl_work* const* works, std::size_t count) {
   require(works != nullptr || count == 0,
           "'works' is a null pointer for " + std::to_string(count) + " works");

@@ -66,7 +66,7 @@ dl_status dl_world_from_env(const dl_init_options* options, dl_world** world) {
 
 void dl_world_free(dl_world* world) { delete world; }
 
-/// A World that ends while an exception unwinds is lost to the others, as in C++ programs.
+/// Destroying a World while an exception unwinds makes it lost to the others, as in C++ programs.
 void dl_world_abandon(dl_world* world) {
   if (world == nullptr) return;
   struct Abandoned {};

@@ -13,8 +13,8 @@ namespace {
 using namespace std::chrono_literals;
 using transport::Op;
 
-/// The store is waited for so long at a time: then this rank looks whether ranks were lost, and
-/// whether it was told to give up.
+/// How long the store is waited for at a time. In between, this rank looks whether ranks were lost,
+/// and whether it was told to give up.
 constexpr Clock::duration slice_first = 500us;
 constexpr Clock::duration slice_max = 20ms;
 
@@ -50,12 +50,13 @@ class Meeting {
   }
 
  private:
-  /// The store is never waited for with the mesh's lock held: other threads go on.
+  /// Looks at the mesh. Its lock is never held while the store is waited for, so that other threads
+  /// go on.
   void look_around() {
     transport::Links& mesh = setting_.mesh;
     const auto lock = mesh.lock();
     const transport::Caller caller(mesh.progress_lock());
-    // Steps the others' news on, too: they may still have to hear why this rank is here.
+    // The step also sends our news: the others may still have to hear why this rank is here.
     mesh.step(Clock::now(), false);
     for (int rank = 0; rank < setting_.group.size(); ++rank) {
       ranks_[static_cast<std::size_t>(rank)].is_lost = is_gone(rank);
@@ -81,7 +82,8 @@ class Meeting {
   }
 
   bool is_lost(int rank) const { return ranks_[static_cast<std::size_t>(rank)].is_lost; }
-  /// Without anybody who tells of losses, a rank that ended its connection is taken for lost.
+  /// Whether a rank is gone. If nobody reports losses, a rank that ended its connection counts as
+  /// lost.
   bool is_gone(int rank) const {
     const transport::Links& mesh = setting_.mesh;
     const int world_rank = setting_.group.world_rank(rank);
@@ -96,7 +98,7 @@ class Meeting {
     return true;
   }
 
-  /// Those who live, as far as is known.
+  /// Waits for all ranks that live, as far as is known.
   bool all_come(Clock::time_point until) {
     std::vector<std::string> keys;
     for (int rank = 0; rank < setting_.group.size(); ++rank) {
@@ -111,7 +113,7 @@ class Meeting {
     }
   }
 
-  /// Looks for what those bring who have not been seen to come.
+  /// Looks for the contributions of ranks that have not been seen to come.
   void look() {
     std::vector<int> awaited;
     std::vector<std::string> keys;
@@ -139,7 +141,7 @@ class Meeting {
     forget_previous();
   }
 
-  /// A rank that is here has read the previous outcome.
+  /// Removes the previous agreement: a rank that is here has read its outcome.
   void forget_previous() {
     if (call_.number == 1) return;
     auto& store = setting_.mesh.store();
@@ -164,7 +166,7 @@ class Meeting {
   const AgreementSetting& setting_;
   const AgreementCall call_;
   const Clock::time_point until_;
-  std::vector<Attendance> ranks_;  ///< As of the last look around, and as far as they came.
+  std::vector<Attendance> ranks_;  ///< The ranks as of the last look.
 };
 
 }  // namespace

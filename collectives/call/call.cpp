@@ -20,13 +20,14 @@ using transport::Kind;
 using transport::Outgoing;
 using transport::Receive;
 
-/// Looks so often at changes that nobody tells of.
+/// How often we look for changes of which nobody tells.
 constexpr auto look_interval = 200us;
-/// Most calls on a device are over before a thread has gone to sleep and been woken.
+/// How long to spin: most calls on a device are over sooner than a thread could sleep and be woken.
 constexpr auto spin_time = 100us;
-/// For the cause of a loss that is known, and a little more.
+/// A little more than the time in which the cause of a known loss arrives.
 constexpr auto loss_grace = 2s;
-/// For what another rank has to say about its wrong arguments, which its flag line cannot hold.
+/// How long to wait for another rank's sentence about its wrong arguments, which does not fit into
+/// its flag line.
 constexpr auto sentence_grace = 1s;
 
 /// Takes back what is still posted, however the call ends. Under the mesh's lock.
@@ -287,13 +288,14 @@ void Call::wait_long(int member, const Ready& ready) {
   const Waiting waiting{
       .rank = frame_.world_rank_of(member), .in_shm_group = true, .has_spun = true};
   wait_for(waiting, [&] {
-    // Announced before the last look: whoever publishes after it sees that we sleep.
+    // The sleep is announced before the last look, so that a rank that publishes after it sees that
+    // we sleep.
     if (may_sleep) shm.lie_down();
     return ready();
   });
 }
 
-/// Others may ask this rank what it does until it has given up.
+/// Waits; others may ask this rank what it does until it has given up.
 void Call::wait_for(const Waiting& waiting, const Ready& ready, Clock::duration interval) {
   if (ready()) return;
   const transport::Caller caller(setting().mesh.progress_lock());
@@ -340,7 +342,7 @@ void Call::look_at_news() {
 void Call::disagree(int member, std::uint32_t call) {
   const auto lock = setting().mesh.lock();
   const Busy busy(frame_);
-  // If it had wrong arguments, it has said so before it came to where it is.
+  // A member that had wrong arguments has said so before it went on.
   setting().mesh.step(Clock::now());
   Ending ending = Investigation(frame_).complete(
       ending::CallDiffers{frame_.world_rank_of(member), call_of(frame_, member, call)});
@@ -350,7 +352,7 @@ void Call::disagree(int member, std::uint32_t call) {
   throw diagnose({frame_.context(), std::move(ending)});
 }
 
-/// It says itself what was wrong.
+/// The member itself says what was wrong.
 void Call::disagree_with_refused(int member) {
   const auto lock = setting().mesh.lock();
   const Busy busy(frame_);
@@ -369,9 +371,9 @@ void Call::differ(int member, std::uint64_t theirs, std::uint64_t ours) {
   fail(std::move(differs));
 }
 
-/// Others may have been wrong in the same call; that is no reason to leave the step out. By their
-/// nodes ranks may have had no step to take: one that has taken it hears of the wrong arguments
-/// while it waits for this rank's, or finds its next call there.
+/// Takes the step for a call with wrong arguments, even if other ranks were wrong in it, too. Ranks
+/// that go by nodes may have had no step to take; one that has taken it hears of the wrong
+/// arguments while it waits for this rank's step, or finds this rank's next call there.
 void Call::refuse() {
   if (frame_.shm == nullptr) return;
   frame_.tolerant = true;

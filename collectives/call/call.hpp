@@ -44,17 +44,18 @@ class Call final : public Mesh, public transport::WaitPolicy {
   Call(const Call&) = delete;
   Call& operator=(const Call&) = delete;
 
-  /// What all ranks do before they look at their arguments: wrong ones on another rank end it on
-  /// none.
+  /// Does work that all ranks do before they check their arguments: wrong arguments on another rank
+  /// do not end it.
   template <class Prepare>
   void prepare(const Prepare& work) {
     frame_.tolerant = true;
     work();
     frame_.tolerant = false;
   }
-  /// All that its ranks reach each other by.
+  /// The ways in which its ranks reach each other.
   algorithms::Ranks ranks() { return {*this, frame_.shm, frame_.nodes}; }
-  /// From here on. Borrowed for the call's life. `record` is the fingerprint's.
+  /// The call uses this group from here on. Borrowed for the call's life. `record` is the
+  /// fingerprint's.
   void use(transport::ShmGroup& shm, const Flight::Call& record) {
     frame_.shm = &shm;
     shm.begin(*this, record);
@@ -89,33 +90,33 @@ class Call final : public Mesh, public transport::WaitPolicy {
   transport::Outgoing make_message(int to, int tag, BytesView data) const;
   transport::Receive make_message_receive(int from, int tag, std::span<std::byte> into) const;
   void send_message(transport::Outgoing& outgoing);
-  /// It says then what came.
+  /// Receives a message; `receive` then describes it.
   void receive_message(transport::Receive& receive);
-  /// The same of one that was set apart; waits for its rest.
+  /// The same for a message that was set apart; waits for its rest.
   void receive_apart(transport::Receive& receive, const transport::Inbox::Apart& message);
   /// Waits until neither is pending; either may be null.
   void wait(transport::Receive* receive, transport::Outgoing* outgoing);
-  /// Waits until `ready()`, which is asked under the mesh's lock; what it waits for is a message of
-  /// `from` (a rank here, or any).
+  /// Waits until `ready()`, which is asked under the mesh's lock, for a message of `from` (a rank
+  /// here, or any).
   void wait_until(const Ready& ready, int from);
-  /// The same for what nobody tells of: looks again and again. `from_it_alone`: nothing but what
-  /// that rank does in a call of this communicator can end it.
+  /// The same for a change of which nobody tells: looks again and again. `from_it_alone`: only a
+  /// call of that rank on this communicator can end the wait.
   void look_until(const Ready& ready, int from, bool from_it_alone);
-  /// The same for what a device does, which all ranks have a part in.
+  /// The same for work of a device, in which all ranks take part.
   void watch_until(const Ready& ready);
   /// Throws if something has ended the call, or one before it on the device; waits only when a rank
   /// is lost, for the cause.
   void look();
-  /// The same if there is news that were received, by whoever did: costs next to nothing.
+  /// The same, but only if some thread has received news: costs next to nothing.
   void look_at_news();
   void tell_device_calls(CallHistory& history) { dlaunch::tell_device_calls(frame_, history); }
-  /// Throws if the call has failed already, by what is known without waiting.
+  /// Throws if the call is already known to have failed; does not wait.
   void check_entry() {
     if (setting().aborted || setting().mesh.control().has_failures()) [[unlikely]]
       check_known();
   }
 
-  /// The end of this call, for all ranks: they have come, and made the same calls as this one.
+  /// Ends this call for all ranks: checks that they have come, and made the same calls as this one.
   void confirm(const RootedWindow& window);
 
   const transport::Fingerprint& fingerprint() const { return frame_.fingerprint; }
@@ -123,10 +124,10 @@ class Call final : public Mesh, public transport::WaitPolicy {
   std::string label() const { return frame_.context().label(); }
   std::string full_label() const { return frame_.context().full_label(); }
   std::string where() const { return frame_.context().where(); }
-  /// Its arguments are wrong: the ranks' shm group learns of it, which may have to be waited for.
-  /// Throws what ended the wait.
+  /// Tells the ranks' shm group that this call's arguments are wrong, for which it may have to
+  /// wait. Throws what ends the wait.
   void refuse();
-  /// While its exception is being handled.
+  /// To be called while its exception is being handled.
   void keep_thread() noexcept {
     if (setting().lent != nullptr) setting().lent->keep();
   }
@@ -135,7 +136,7 @@ class Call final : public Mesh, public transport::WaitPolicy {
   }
 
  private:
-  /// What a call needs once it has to wait, which small ones seldom have to.
+  /// The parts of a call that are made when it first has to wait, which small calls seldom do.
   struct Later;
   struct DeleteLater {
     void operator()(Later* later) const noexcept;

@@ -20,7 +20,7 @@ const std::byte* part_of(const ConstTensorView& all, std::size_t first_element) 
   return static_cast<const std::byte*>(all.data) + first_element * size_of(all.dtype);
 }
 
-/// No byte of the one is one of the other. Strided views are copied, and may lie anywhere.
+/// Whether two views share no byte. Strided views are copied, and may lie anywhere.
 bool are_apart(const ConstTensorView& one, const ConstTensorView& other) {
   if (one.stride != 1 || other.stride != 1 || one.count == 0 || other.count == 0) return true;
   const auto a = reinterpret_cast<std::uintptr_t>(one.data);
@@ -166,7 +166,7 @@ void check_lists(const Call& call, const std::vector<ConstTensorView>& ins,
            entry("out", me) + "', which is for the same, has " + std::to_string(outs[me].count);
   });
   check_disjoint(call, outs, "out");
-  // By their beginnings; of what is read, the end that goes furthest so far counts.
+  // Sorted by their beginnings; of the views that are read, the furthest end so far counts.
   struct End {
     const std::byte* end = nullptr;
     std::size_t rank = 0;

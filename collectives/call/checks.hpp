@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-/// What a call asks of its arguments; each throws Error{misuse} with a sentence.
+/// Checks of a call's arguments; each throws Error{misuse} with a sentence.
 namespace dlaunch {
 
 [[noreturn]] void refuse(const Call& call, const std::string& sentence);
@@ -21,7 +21,7 @@ void require(const Call& call, bool holds, const Sentence& otherwise) {
     refuse(call, otherwise());
   }
 }
-// Every small call asks these: their sentences are made elsewhere.
+// Every small call makes these checks, so their sentences are made out of line.
 [[noreturn]] void refuse_timeout(const Call& call);
 inline void check_timeout(const Call& call, Clock::duration timeout) {
   if (timeout < Clock::duration::zero()) [[unlikely]]
@@ -51,20 +51,20 @@ void check_same(const Call& call, const ConstTensorView& view, const ConstTensor
 void check_apart(const Call& call, const ConstTensorView& in, const ConstTensorView& out);
 /// They lie apart or begin together.
 void check_apart_or_same(const Call& call, const ConstTensorView& in, const ConstTensorView& out);
-/// They lie apart, or `in` is this rank's part of `out`, `first` elements after its beginning.
+/// They lie apart, or `in` is this rank's part of `out`, which begins at element `first`.
 void check_in_is_part(const Call& call, const ConstTensorView& in, const ConstTensorView& out,
                       std::size_t first);
 /// The other way round.
 void check_out_is_part(const Call& call, const ConstTensorView& in, const ConstTensorView& out,
                        std::size_t first);
-/// Whether a list's views are written, and are 'out', or read, and are 'in'.
+/// Whether a list's views are written ('out') or read ('in').
 enum class ListUse { read, written };
-/// A view for each rank, this one's like `part`, the call's other buffer, and as long; what is
-/// written lies apart from all else, but `part` may be this rank's view.
+/// There is a view for each rank, and this rank's has the type and length of `part`, the call's
+/// other buffer. Written views lie apart from all else, but `part` may be this rank's view.
 void check_list(const Call& call, const std::vector<ConstTensorView>& list,
                 const ConstTensorView& part, ListUse use);
-/// A view for each rank, from which and to which: all of one type, this rank's two as long as each
-/// other, and what is written lies apart from all else.
+/// Both lists have a view for each rank, all of one type; this rank's two are equally long, and
+/// written views lie apart from all else.
 void check_lists(const Call& call, const std::vector<ConstTensorView>& ins,
                  const std::vector<ConstTensorView>& outs);
 /// Elements before this rank's part.
@@ -72,7 +72,7 @@ inline std::size_t elements_before(const Call& call, std::size_t each) {
   return static_cast<std::size_t>(call.rank()) * each;
 }
 std::size_t elements_before(const Call& call, std::span<const std::size_t> counts);
-/// The elements of so many parts; more than there may be rather than a wrong number.
+/// The elements of so many parts; if that overflows, more than there may be.
 std::size_t parts_together(int parts, std::size_t each);
 /// One count for each rank, this rank's being `own`, the elements of `which`; returns their sum.
 std::size_t check_counts(const Call& call, std::span<const std::size_t> counts, std::size_t own,

@@ -23,7 +23,7 @@ std::vector<ConstTensorView> readable(std::span<const View> views) {
   return std::vector<ConstTensorView>(views.begin(), views.end());
 }
 
-/// Elements that `out` of an exchange needs.
+/// The number of elements that an exchange's `out` needs.
 std::size_t check_exchanged(const Call& call, const CollectiveCall& what) {
   const auto ranks = static_cast<std::size_t>(call.size());
   if (!shape_of(what.op).has_counts) {

@@ -16,7 +16,7 @@
 
 namespace dlaunch {
 
-/// What the buffers of a collective are to each other.
+/// The relation between the buffers of a collective.
 enum class Buffers : std::uint8_t {
   none,
   one,        ///< `out` is read and written, unless the call has an `in`.
@@ -26,7 +26,7 @@ enum class Buffers : std::uint8_t {
   exchanged,  ///< Both have a part for each rank.
 };
 
-/// What is to be known of a collective's arguments. A new collective is a row, in the order of Op.
+/// The description of a collective's arguments. A new collective is a row, in the order of Op.
 struct Shape {
   transport::Op op{};
   Buffers buffers = Buffers::none;
@@ -66,8 +66,8 @@ static_assert(
     }(),
     "the rows stand in the order of Op");
 
-/// One collective with its arguments: what its blocking form, its started form and the one on a
-/// device have in common. Everything that it points to is borrowed. A value.
+/// One collective with its arguments, for its blocking form, its started form and the form on a
+/// device. Everything that it points to is borrowed. A value.
 struct CollectiveCall {
   transport::Op op{};
   Options options;
@@ -79,11 +79,11 @@ struct CollectiveCall {
   std::span<const std::size_t> out_counts = {};  ///< An exchange's.
   bool truncate_mean = false;                    ///< See ReduceOptions.
   bool ordered_output = false;                   ///< See BarrierOptions.
-  std::uint32_t traffic = 0;                     ///< What it is for, packed; 0: the program.
-  bool has_in = false;                           ///< Although one buffer would do.
-  /// The parts lie in views of their own, and not in the buffer that has one for each rank.
+  std::uint32_t traffic = 0;                     ///< Its purpose, packed; 0: the program's own.
+  bool has_in = false;                           ///< It has an `in`, although one buffer would do.
+  /// Whether the parts lie in views of their own instead of one buffer.
   bool is_list = false;
-  /// In place of `in`, which of an exchange says the type and the place alone.
+  /// The views in place of `in`, which in an exchange gives only the type and the place.
   std::span<const ConstTensorView> ins = {};
   std::span<const TensorView> outs = {};  ///< In place of `out`.
 
@@ -116,10 +116,10 @@ struct CollectiveCall {
   int device_of_list() const noexcept;
 };
 
-// Each of these takes the operation apart from its call: where it is a constant, nothing is left of
-// the others.
+// Each of these takes the operation beside the call, so that if it is a constant, code for the
+// others vanishes.
 
-/// What ranks compare of a call, but for its number.
+/// The fingerprint of a call, which ranks compare, without its number.
 [[gnu::always_inline]] inline transport::Fingerprint fingerprint_of(transport::Op op,
                                                                     const CollectiveCall& what) {
   const Shape shape = shape_of(op);
@@ -135,14 +135,15 @@ struct CollectiveCall {
     print.reduce = what.reduction->op();
     print.argument = hash_of(*what.reduction);
   }
-  // A root's counts are its own, and in an exchange all ranks have others.
+  // The counts of a root are known to it alone, and in an exchange every rank has others, so they
+  // are not compared.
   if (shape.has_counts && !transport::is_rooted(op) && shape.buffers != Buffers::exchanged) {
     print.argument ^= transport::hash_bytes(what.counts.data(), what.counts.size_bytes());
   }
   return print;
 }
 
-/// The place of each rank's part, in bytes: of equal ones, or by the counts that are given.
+/// The place of each rank's part, in bytes: equal parts, or by the given counts.
 [[gnu::always_inline]] inline algorithms::Offsets parts_of(transport::Op op, const Call& call,
                                                            const CollectiveCall& what) {
   const ConstTensorView own = what.compared_by(op);
@@ -150,15 +151,15 @@ struct CollectiveCall {
   return algorithms::parts_of(what.counts, size_of(own.dtype));
 }
 
-/// Both buffers of a call on a rank that uses both, and its reduction.
+/// Checks both buffers of a call on a rank that uses both, and its reduction.
 void check_both(const Call& call, const CollectiveCall& what);
 
-/// Elements of a reduction's own are not too large, and every part has whole ones.
+/// Checks that a reduction's own elements are not too large, and that every part has whole ones.
 void check_elements(const Call& call, const CollectiveCall& what);
 
-/// Everything that is asked of the arguments, but for the reduction of a call with one buffer or
-/// none, which reducer_for() judges. Throws Error{misuse} with a sentence. The call has forgotten
-/// what this rank does not use. One that has an `in` where one buffer would do is for check_both().
+/// Checks all arguments, except the reduction of a call with one buffer or none, which
+/// reducer_for() judges. Throws Error{misuse} with a sentence. To be called after forget_unused().
+/// A call that has an `in` where one buffer would do is for check_both().
 [[gnu::always_inline]] inline void check(transport::Op op, const Call& call,
                                          const CollectiveCall& what) {
   const Shape shape = shape_of(op);
@@ -182,13 +183,14 @@ void check_elements(const Call& call, const CollectiveCall& what);
   }
 }
 
-/// A call that waits for its turn: it owns what a CollectiveCall borrows, but for the buffers.
+/// A call that waits for its turn. It owns everything that a CollectiveCall borrows, except the
+/// buffers.
 class WaitingCall {
  public:
   explicit WaitingCall(const CollectiveCall& what);
   /// Borrows from this one.
   CollectiveCall what() const;
-  /// Its reduction is the program's.
+  /// Whether its reduction is the program's own code.
   bool has_own_code() const noexcept { return reduction_ && reduction_->op() == ReduceOp::custom; }
   bool orders_output() const noexcept { return what_.ordered_output; }
   /// The size of the view whose elements ranks compare.

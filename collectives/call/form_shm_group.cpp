@@ -15,7 +15,7 @@ namespace {
 using algorithms::by_node::Nodes;
 using transport::ShmGroup;
 
-/// In place of a block: some rank has not mapped the segment.
+/// The value in place of a block if some rank has not mapped the segment.
 constexpr std::uint64_t no_shm_group = ~std::uint64_t{0};
 
 std::uint64_t key_of(const transport::Links& transport, const Group& group) {
@@ -23,8 +23,9 @@ std::uint64_t key_of(const transport::Links& transport, const Group& group) {
   return transport::hash_bytes(parts.data(), sizeof parts) | 1;
 }
 
-/// Whether a rank of this node has mapped the segment. A rank that maps it is seen at once; only
-/// the store knows of one that came and could not, so it is asked at growing intervals.
+/// Finds out whether a rank of this node has mapped the segment. A rank that maps it is seen at
+/// once. Only the store shows that a rank came and could not map it, so it is asked at growing
+/// intervals.
 class Attachment {
  public:
   Attachment(transport::Links& transport, Segment& segment, int local, int world_rank)
@@ -38,7 +39,7 @@ class Attachment {
     ask_at_ = now + pause_;
     pause_ = std::min<Clock::duration>(pause_ * 2, pause_max);
     const auto location = transport::find_location(transport_.store(), world_rank_);
-    // It announces itself after it has attached.
+    // A rank announces its location after it has attached.
     if (location && !is_attached()) return false;
     return std::nullopt;
   }
@@ -85,8 +86,8 @@ class Forming {
         segment_(*transport.segment()),
         neighbours_(std::move(neighbours)) {}
 
-  /// Null on all of them if one has not mapped the segment, or if it has no room for an shm group.
-  /// `is_full` says which, at the one who makes it.
+  /// Null on all members if one has not mapped the segment, or if the segment has no room for an
+  /// shm group; the member that makes the group learns by `is_full` which of the two it was.
   std::unique_ptr<ShmGroup> form(bool& is_full) {
     const std::uint64_t block = neighbours_.me == 0 ? make(is_full) : hear();
     if (block == no_shm_group) return nullptr;
@@ -98,7 +99,7 @@ class Forming {
   RankBlock& leader() { return segment_.rank(neighbours_.local(0)); }
   RankBlock& block_of(int member) { return segment_.rank(neighbours_.local(member)); }
 
-  /// Waits, for that member in particular; or for nothing else.
+  /// Waits for that member in particular, or for it alone.
   void look(int member, const std::function<bool()>& ready, bool from_it_alone = false) {
     call_.look_until(
         [&] {
@@ -130,7 +131,7 @@ class Forming {
       block = made.value_or(no_shm_group);
       is_full = !made;
     }
-    // Room comes when those have read who were told before.
+    // Room comes when the readers of earlier notices have read them.
     const auto readers = static_cast<std::uint32_t>(neighbours_.size() - 1);
     look(1, [&] { return leader().post(key_of(transport_, group_), block, readers); });
     for (const int local : neighbours_.locals) transport_.bell()->ring_if_asleep(local);
@@ -174,14 +175,14 @@ std::unique_ptr<ShmGroup> form_shm_group(Call& call, transport::Links& transport
 }
 
 std::unique_ptr<Nodes> form_nodes(Call& call, transport::Links& transport, const Group& group) {
-  // Two of them would have an shm group of all, or nothing in common.
+  // Two ranks have an shm group of all, or share nothing.
   if (group.size() < 3) return nullptr;
   std::unique_ptr<ShmGroup> shm;
   std::vector<std::uint64_t> numbers(static_cast<std::size_t>(group.size()));
   auto& mine = numbers[static_cast<std::size_t>(group.rank)];
   if (const auto& segment = transport.segment()) {
     Neighbours neighbours(*segment, group);
-    // All of them: there was no shm group for them.
+    // If all are neighbours, forming an shm group for them has already failed.
     const bool some = neighbours.size() > 1 && neighbours.size() < group.size();
     bool is_full = false;  // Then ranks go on as if they had no memory in common.
     if (some) shm = Forming(call, transport, group, std::move(neighbours)).form(is_full);
@@ -192,7 +193,7 @@ std::unique_ptr<Nodes> form_nodes(Call& call, transport::Links& transport, const
   bool any = false;
   for (std::size_t rank = 0; rank < numbers.size(); ++rank) {
     any = any || numbers[rank] != 0;
-    // An even number is nobody else's.
+    // No other rank has this even number.
     if (numbers[rank] == 0) numbers[rank] = 2 * (rank + 1);
   }
   if (!any) return nullptr;

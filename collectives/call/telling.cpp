@@ -13,10 +13,10 @@ using transport::FailureNotice;
 using transport::Kind;
 using transport::Scope;
 
-/// For our own last words.
+/// The time in which our last messages may leave.
 constexpr auto farewell_grace = 100ms;
 
-/// This rank's claim, as the others hear it: for a fault of its own the rank names itself.
+/// This rank's claim for the others: for its own fault the rank names itself.
 Claim claim_for_others(const Error& failure, const CallError* known, int me) {
   if (known != nullptr && known->claim().fault != Fault::own) return known->claim();
   return {.fault = is_wrong_call(failure) ? Fault::arguments : Fault::gave_up, .ranks = {me}};
@@ -30,10 +30,10 @@ FailureNotice notice_of(const CallFrame& frame, const Error& error, Scope scope)
   notice.communicator = frame.setting.group.id;
   notice.sentence = error.what();
   notice.claim = claim_for_others(error, known, frame.setting.mesh.rank());
-  // A message belongs to no collective: everything that is not over is concerned.
+  // A message belongs to no collective, so it concerns every call that is not over.
   notice.sequence = frame.is_message() ? 0 : frame.fingerprint.sequence;
-  // Others may still be in calls that are over here, and concerned: because it went wrong in one of
-  // them, or concerned it where it came from.
+  // Others may still be in earlier calls that are over here, and that it concerns: it went wrong in
+  // one of them, or its origin says so.
   if (known != nullptr) notice.sequence = std::min(notice.sequence, known->since());
   const FailureNotice* told = frame.setting.mesh.control().failure_of(notice.communicator);
   if (told == nullptr) return notice;
@@ -71,7 +71,8 @@ void tell_failure(const CallFrame& frame, const Error& error, Scope scope) {
   }
 }
 
-/// In few messages: the first call's header is the message's, the others are its payload.
+/// Tells calls in few messages: the first call's header is the message's header, the others are its
+/// payload.
 void tell_device_calls(const CallFrame& frame, CallHistory& history) {
   auto& mesh = frame.setting.mesh;
   const Group& group = frame.setting.group;

@@ -3,16 +3,16 @@
 namespace dlaunch {
 namespace {
 
-/// More of them at a time are not kept.
+/// The most works that are kept.
 constexpr std::size_t kept_max = 256;
-/// What a call of so many bytes does before it has to wait costs a few microseconds.
+/// The largest call whose work before its first wait costs only a few microseconds.
 constexpr std::size_t short_bytes = 8192;
 
 }  // namespace
 
 void Communicator::State::CollectiveWork::run() {
   const auto self = owner_.shared_from_this();
-  // What the program gave it is let go of when it ends.
+  // The program's objects are released when the call ends.
   struct Forget {
     std::optional<WaitingCall>& call;
     ~Forget() { call.reset(); }
@@ -20,8 +20,8 @@ void Communicator::State::CollectiveWork::run() {
   owner_.make(call_->what());
 }
 
-/// A first call makes the ranks' shm group, for which it asks the store, and one with ordered
-/// output asks the agent: that is waited for where it is asked.
+/// Whether the call may change threads in its waits. A first call asks the store for the ranks' shm
+/// group, and one with ordered output asks the agent; these waits stay on their thread.
 bool Communicator::State::CollectiveWork::may_change_threads() const noexcept {
   return owner_.unsettled == 0 && !call_->has_own_code() && !call_->orders_output();
 }
@@ -33,7 +33,7 @@ bool Communicator::State::CollectiveWork::is_short() const noexcept {
 std::shared_ptr<Communicator::State::CollectiveWork> Communicator::State::take_work() {
   if (!works.empty()) {
     next_work = (next_work + 1) % works.size();
-    // The copy is made first, so that it comes after what the last owner did.
+    // The copy is made first, so that it is ordered after the last owner's actions.
     auto work = works[next_work];
     if (work.use_count() == 2) return work;
   }

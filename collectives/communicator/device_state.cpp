@@ -70,7 +70,7 @@ void Communicator::State::use_device(Call& call, const Request& request, const O
   keep_device(std::make_unique<DeviceCalls>(call, library, request.device));
 }
 
-/// From now on a thread looks after what is on the device.
+/// Takes the device's calls; from now on a thread looks after them.
 void Communicator::State::keep_device(std::unique_ptr<DeviceCalls> calls) {
   device = std::move(calls);
   device_activity = [this]() -> transport::UnderWay {
@@ -104,7 +104,7 @@ bool Communicator::State::look_after_device() {
     });
     return true;
   } catch (...) {
-    return false;  // It sticks, and the program's next call throws it.
+    return false;  // The error sticks, and the program's next call throws it.
   }
 }
 
@@ -144,7 +144,8 @@ void Communicator::State::on_device(const Request& request, const Options& optio
   entry.done();
 }
 
-/// A call that waits for nobody is told later, by the thread, or together with others.
+/// Notes a call on the device. A call that waits for nobody is told to others later, by the thread,
+/// or together with other calls.
 void Communicator::State::note_on_device(Call& call, const device::Plan& plan) {
   constexpr std::size_t told_together = 64;
   CallHistory& history = device->history();
@@ -176,7 +177,7 @@ device::Request Communicator::State::barrier_on_device() {
 
 void Communicator::State::run_on_device(const Request& request, const Options& options) {
   on_device(request, options, [&](Call& call, const device::Mark& mark) {
-    // On a stream of the program's own its order is all there is.
+    // On a stream of the program's own only the stream's order counts.
     if (options.cuda_stream == nullptr) await_on_device(call, *mark.event);
   });
 }
@@ -246,7 +247,7 @@ DeviceWork::DeviceWork(std::shared_ptr<Communicator::State> owner, const Fingerp
                        const Options& options, const device::Mark& mark)
     : owner_(std::move(owner)), fingerprint_(call), options_(options), mark_(mark.event) {
   if (mark.captured) {
-    owner_.reset();  // Its graph runs it, whenever that may be.
+    owner_.reset();  // Its graph runs the call, at any time.
   } else {
     owner_->device_works.push_back(this);
   }
@@ -256,7 +257,7 @@ DeviceWork::~DeviceWork() {
   if (owner_) std::erase(owner_->device_works, this);
 }
 
-/// An error that is set now may be why the device is done.
+/// Completes the call if the device is done, unless an error is set, which may be why it is done.
 bool DeviceWork::settle() {
   const auto answer = mark_->query();
   if (answer.now == device::Answer::Now::pending || owner_->error.is_set()) return false;
@@ -271,7 +272,7 @@ bool DeviceWork::is_done() noexcept {
   try {
     return settle() || owner_->error.is_set() || mark_->query().has_failed();
   } catch (...) {
-    return true;  // wait() says it.
+    return true;  // wait() reports it.
   }
 }
 
@@ -298,7 +299,7 @@ void DeviceWork::wait() {
 }
 
 bool DeviceWork::wait_until(Clock::time_point until) {
-  // A device tells of nothing: it is asked again and again.
+  // A device sends no notice, so it is asked again and again.
   constexpr auto look_interval = std::chrono::microseconds(200);
   if (!owner_) return true;
   const auto owner = owner_;

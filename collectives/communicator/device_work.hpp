@@ -29,7 +29,7 @@ class DeviceWork final : public WorkState {
   void end() noexcept;
 
  private:
-  /// True if the device is done with it.
+  /// Whether the device is done with it.
   bool settle();
 
   std::shared_ptr<Communicator::State> owner_;  ///< Null once it is complete.

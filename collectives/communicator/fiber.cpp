@@ -22,10 +22,10 @@
 #include <sanitizer/tsan_interface.h>
 #endif
 
-/// Saves what a function has to leave as it was on the stack, and its pointer in `top`, then takes
-/// the same from `other`. There `value` is what a first call is given. The mask of signals and the
-/// mode of the floating point stay the thread's: they take a system call, which swapcontext(3)
-/// makes each time, and are not ours to change.
+/// Saves the registers that a function must preserve on the stack, and the stack's pointer in
+/// `top`, then restores them from `other`. A function that is called there for the first time gets
+/// `value`. The mask of signals and the floating-point mode stay the thread's: they are not ours to
+/// change, and would take the system call that swapcontext(3) makes each time.
 extern "C" void dlaunch_switch_stack(void** top, void* other, void* value) noexcept;
 
 #if defined(__x86_64__)
@@ -105,7 +105,7 @@ constexpr std::size_t saved_words = 8, place_word = 6;  // Above it is the place
 constexpr std::size_t saved_words = 20, place_word = 11;
 #endif
 
-/// Room for a TLS handshake under a sanitizer, several times over. What is not used costs nothing.
+/// Several times the room for a TLS handshake under a sanitizer. Unused pages cost nothing.
 constexpr std::size_t stack_bytes = 512u << 10;
 
 std::size_t guard_bytes() { return static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)); }

@@ -4,9 +4,9 @@
 
 namespace dlaunch {
 
-/// A stack on which a function runs, and which gives the thread back in the midst of it. Threads
-/// may take turns, one at a time. Nothing is suspended while an exception is being handled, or with
-/// a lock: both are a thread's own.
+/// A stack on which a function runs, and which can give the thread back in the middle of it.
+/// Threads may take turns, one at a time. The function must not be suspended while it handles an
+/// exception or holds a lock: both belong to a thread.
 class Fiber {
  public:
   using Function = void (*)(void* argument) noexcept;
@@ -15,19 +15,19 @@ class Fiber {
   Fiber(Function function, void* argument);
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
-  /// What is suspended stays undone: its locals are not destroyed.
+  /// A suspended function stays unfinished: its locals are not destroyed.
   ~Fiber();
 
   /// Calls the function on this stack, or goes on where it was suspended. True when it has
   /// returned, false if it is suspended.
   bool resume();
-  /// For the function: resume() returns, and this one when it is called again.
+  /// For the function: makes resume() return; itself returns when resume() is called again.
   void suspend() noexcept;
   bool is_suspended() const noexcept { return state_ == State::suspended; }
 
  private:
   enum class State { resting, running, suspended };
-  /// One end of a switch: what runs there, and what the sanitizers have to be told of its stack.
+  /// One end of a switch: its saved stack pointer, and the facts about its stack for sanitizers.
   struct Side {
     void* top = nullptr;  ///< What was saved of it; the stack pointer.
     const void* stack = nullptr;

@@ -5,7 +5,7 @@
 
 namespace dlaunch {
 
-/// Writes out what this process printed so far.
+/// Flushes this process's output so far.
 inline void flush_output() {
   std::cout.flush();
   std::clog.flush();

@@ -15,7 +15,7 @@ MatchedMessage::MatchedMessage(const std::shared_ptr<Communicator::State>& owner
 
 MatchedMessage::~MatchedMessage() {
   const auto owner = owner_.lock();
-  // In a forked child the lock may be held by a thread that is not there.
+  // In a forked child the lock may be held by a thread that does not exist there.
   if (!owner || owner->is_forked()) return;
   const auto lock = owner->mesh->lock();
   owner->mesh->put_back(message_);

@@ -23,7 +23,7 @@ class MatchedMessage {
   }
   const Received& what() const { return what_; }
   const transport::Inbox::Apart& message() const { return message_; }
-  /// A receive has it.
+  /// A receive has taken it.
   void note_taken() { owner_.reset(); }
 
  private:

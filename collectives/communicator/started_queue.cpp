@@ -12,18 +12,18 @@
 namespace dlaunch {
 namespace {
 
-/// Beyond this, starting waits for the first ones.
+/// The most unfinished calls; beyond this, starting waits for the first ones.
 constexpr std::size_t unfinished_max = 16384;
-/// A call that is about to end is not worth a sleep, which takes longer.
+/// How long to spin before sleeping, which takes longer than the end of many calls.
 constexpr auto spin_time = std::chrono::microseconds(20);
-/// The thread takes a call over that has stood still for such a pause. A program that is back for
-/// each within it meets the thread at the end of growing pauses.
+/// The thread takes over a call that has stood still for such a pause. The pause grows for a
+/// program that comes back within it each time.
 constexpr auto pause_min = std::chrono::microseconds(100);
 constexpr auto pause_max = std::chrono::microseconds(400);
-/// So many looks in a pause are a loop of them, in which the thread would only be in the way.
+/// So many looks within a pause count as a loop, in which the thread would only be in the way.
 constexpr std::uint64_t looks_in_loop = 4;
 
-/// What it throws has nowhere to go.
+/// An exception would have nowhere to go.
 void call(const Work::Completion& completion, const std::exception_ptr& error) noexcept {
   completion(error);
 }
@@ -60,7 +60,8 @@ void StartedQueue::start(Item& item, transport::Links& mesh) {
   ++unfinished_;
   (first_ == nullptr ? first_ : last_->next_) = &item;
   last_ = &item;
-  // Others need not wait for this rank's part until the program comes back.
+  // Begins at once, so that other ranks need not wait for this rank's part until the program comes
+  // back.
   if (first_ == &item && !driving_ && item.is_short() && item.may_change_threads()) {
     drive(lock, Manner::look);
   }
@@ -100,7 +101,7 @@ bool StartedQueue::finish_by(const Item& last, Clock::time_point until) {
     const Lock lock(mutex_);
     check_thread();
   }
-  // For a moment by itself; then the thread has it, and this one sleeps.
+  // Drives the queue itself for a moment; then the thread takes it, and this one sleeps.
   const auto look_until = std::min(until, Clock::now() + spin_time);
   while (!driving_ && !look(last) && Clock::now() < look_until) relax();
   if (last.is_finished() || Clock::now() >= until) return last.is_finished();
@@ -115,7 +116,7 @@ bool StartedQueue::finish_by(const Item& last, Clock::time_point until) {
   return last.is_finished();
 }
 
-/// A program that looks now and then leaves the call to the thread, which may sleep in it.
+/// If the program only looks now and then, the call is left to the thread, which may sleep in it.
 bool StartedQueue::is_in_loop() noexcept {
   const auto now = Clock::now();
   if (now - loop_began_ > pause_min) {
@@ -137,7 +138,7 @@ LentThread* StartedQueue::finish_others() {
   return nullptr;
 }
 
-/// Runs what is queued as long as nobody else does; the queue's thread may not even be awake.
+/// Runs queued calls while nobody else does; the queue's thread may not even be awake.
 template <class Finished>
 void StartedQueue::wait(const Finished& finished) {
   Lock lock(mutex_);
@@ -163,7 +164,7 @@ void StartedQueue::wait(const Finished& finished) {
   wake_thread();
 }
 
-/// A completion is part of its call, for which whoever waits here would wait.
+/// A completion is part of its call, so waiting in it for the queue would wait for itself.
 void StartedQueue::check_thread() const {
   if (!is_teller()) return;
   throw Error(Errc::misuse,
@@ -175,7 +176,7 @@ bool StartedQueue::is_teller() const {
   return std::find(tellers_.begin(), tellers_.end(), std::this_thread::get_id()) != tellers_.end();
 }
 
-/// The rank that is waited for, or this one's own thread, may need this processor.
+/// The awaited rank, or this rank's own thread, may need this processor.
 void StartedQueue::yield() const noexcept {
   const auto& segment = mesh_->segment();
   if (driving_ || (segment && segment->oversubscribed())) ::sched_yield();
@@ -183,7 +184,7 @@ void StartedQueue::yield() const noexcept {
 
 // ---- For whichever thread drives. ----
 
-/// True when the front one is over.
+/// Runs the front call; true when it is over.
 bool StartedQueue::drive(Lock& lock, Manner manner) {
   driving_ = true;
   manner_ = manner;
@@ -198,7 +199,7 @@ bool StartedQueue::drive(Lock& lock, Manner manner) {
   return is_over;
 }
 
-/// What has begun on the queue's stack ends there.
+/// A call that has begun on the queue's stack ends there.
 bool StartedQueue::run_front(Manner manner) {
   const bool is_begun = fiber_->is_suspended();
   on_fiber_ = is_begun || (manner != Manner::to_its_end && first_->may_change_threads());
@@ -211,7 +212,7 @@ bool StartedQueue::run_front(Manner manner) {
   return true;
 }
 
-/// Finished is what nobody has to be told of any more; it may be gone then.
+/// A call is finished once nobody has to be told of it any more; it may be destroyed then.
 void StartedQueue::settle(Lock& lock) {
   Item& item = *first_;
   if (item.error_ && ended_) item.error_ = ended_;
@@ -264,8 +265,9 @@ void StartedQueue::run(const std::stop_token& stop) {
   }
 }
 
-/// False when there is nothing more to do, or the program does it. It has a moment to come for what
-/// it has started: a call that ends at once is not worth a switch of threads.
+/// Waits for work; false when there is none, or the program does it. The program gets a moment to
+/// come for the call it has started, since a call that ends at once is not worth a switch of
+/// threads.
 bool StartedQueue::is_left_alone(Lock& lock, const std::stop_token& stop) {
   for (auto pause = pause_min;; pause = std::min(pause * 2, pause_max)) {
     const Item* const front = first_;
@@ -284,7 +286,7 @@ void StartedQueue::wake_thread() noexcept {
   if (asleep_ && is_due()) runnable_.notify_one();
 }
 
-/// Its call waits, or will: it gives it up there.
+/// The driver's call waits, or will: it is given up there.
 void StartedQueue::call_thread_back() noexcept {
   if (!called_back_.exchange(true)) mesh_->wake();
 }

@@ -21,10 +21,10 @@
 namespace dlaunch {
 
 /// The started collectives of one communicator. They run one at a time, in the order of starting,
-/// on a stack of the queue's own, by whichever thread drives it: one that waits for them, or for a
-/// moment one that looks at them; and where the program does neither, the queue's own, which lives
-/// from the first one to end(). So a call that has begun on one thread may end on another, which
-/// changes where it waits. For any number of threads, unless it says otherwise.
+/// on a stack of the queue's own. The thread that drives it may be one that waits for them, for a
+/// moment one that looks at them, or, if the program does neither, the queue's own thread, which
+/// lives from the first call to end(). So a call may begin on one thread and end on another; it
+/// changes threads where it waits. For any number of threads, unless it says otherwise.
 class StartedQueue final : private LentThread {
  public:
   /// One started collective, in one queue at a time. Made by whoever starts it, and kept until it
@@ -36,22 +36,22 @@ class StartedQueue final : private LentThread {
     virtual ~Item() = default;
 
     bool is_finished() const noexcept { return finished_.load(std::memory_order_acquire); }
-    /// What it threw; once finished.
+    /// Its exception, once it is finished.
     const std::exception_ptr& error() const noexcept { return error_; }
 
    protected:
     Item() = default;
-    /// Once it is finished: it may be started again.
+    /// To be called once it is finished, before it is started again.
     void renew() noexcept;
 
    private:
     friend class StartedQueue;
-    /// The call, which gets its thread by finish_all().
+    /// Runs the call, which gets its thread by finish_all().
     virtual void run() = 0;
-    /// It runs no code of the program's, which may need a thread's own stack, and waits in no other
-    /// way than calls do.
+    /// Whether it may change threads: it runs no code of the program's, which may need its thread's
+    /// stack, and waits only in the way of calls.
     virtual bool may_change_threads() const noexcept = 0;
-    /// It is worth the time to begin it where it is started.
+    /// Whether it pays to begin it where it is started.
     virtual bool is_short() const noexcept = 0;
 
     Item* next_ = nullptr;
@@ -63,34 +63,35 @@ class StartedQueue final : private LentThread {
   StartedQueue() = default;
   StartedQueue(const StartedQueue&) = delete;
   StartedQueue& operator=(const StartedQueue&) = delete;
-  /// After end(), or when nothing was ever started.
+  /// Whether it is after end(), or nothing was ever started.
   ~StartedQueue() override = default;
 
   /// Waits for the first ones when very many are not finished. Throws std::system_error when there
   /// can be no thread, or no stack. The mesh is that of the queue's communicator, until end().
   void start(Item& item, transport::Links& mesh);
-  /// Until this one is finished, and all before it; runs what nobody runs.
+  /// Waits until this call and all before it are finished; runs calls that nobody else runs.
   void finish(const Item& last);
-  /// Runs what can be run without waiting. True once this one is finished; else other ranks that
-  /// share the processor had it for a turn.
+  /// Runs as much as is possible without waiting. True once this call is finished; if not, other
+  /// ranks that share the processor have had it for a turn.
   bool look(const Item& last);
-  /// True once this one is finished, false if it is not by `until`.
+  /// Waits; true once this call is finished, false if it is not by `until`.
   bool finish_by(const Item& last, Clock::time_point until);
-  /// Called when it is over, or at once if it is finished; see Work::on_complete.
+  /// Sets a completion, called when the call is over, or at once if it is finished; see
+  /// Work::on_complete.
   void on_finish(Item& item, Work::Completion completion);
-  /// Until all are finished. Returns at once in a body that is running, which is a call itself:
-  /// with the thread that it was lent, if it was. Throws Error{misuse} in a completion.
+  /// Waits until all are finished. In a running body, which is a call of its own, it returns at
+  /// once, with the lent thread if there is one. Throws Error{misuse} in a completion.
   LentThread* finish_all() {
     return unfinished_.load(std::memory_order_acquire) == 0 && telling_ == 0 ? nullptr
                                                                              : finish_others();
   }
-  /// Those not yet running end with `why`, and the running one, too, if it fails after `fail`,
-  /// which is called to make it; then the thread is gone. For the thread that starts.
+  /// Ends calls that are not running with `why`. The running one is made to fail by `fail`, and
+  /// then ends with `why`, too. Then the thread is gone. For the thread that starts.
   void end(const Error& why, const std::function<void()>& fail);
 
  private:
   using Lock = std::unique_lock<std::mutex>;
-  /// For how long a thread drives the front one.
+  /// How long a thread drives the front call.
   enum class Manner : std::uint8_t {
     look,        ///< Until it would wait.
     to_its_end,  ///< However long that takes.
@@ -122,17 +123,17 @@ class StartedQueue final : private LentThread {
   std::condition_variable changed_;       ///< For those who wait.
   std::condition_variable_any runnable_;  ///< For the thread.
   transport::Links* mesh_ = nullptr;
-  Item* first_ = nullptr;  ///< Not finished.
+  Item* first_ = nullptr;  ///< The first unfinished call.
   Item* last_ = nullptr;
   std::optional<Fiber> fiber_;        ///< The stack; from the first one on.
-  std::atomic<bool> driving_{false};  ///< Some thread runs the front one.
-  Manner manner_ = Manner::look;      ///< Its manner.
+  std::atomic<bool> driving_{false};  ///< Whether some thread runs the front call.
+  Manner manner_ = Manner::look;      ///< That thread's manner.
   bool on_fiber_ = false;
   int waiting_ = 0;
   std::vector<std::thread::id> tellers_;  ///< Threads that are in a completion.
   std::atomic<std::thread::id> runner_{};
   std::atomic<std::size_t> unfinished_{0};
-  std::atomic<std::size_t> telling_{0};  ///< Of `tellers_`, for a look without the lock.
+  std::atomic<std::size_t> telling_{0};  ///< The size of `tellers_`, for a look without the lock.
   std::exception_ptr ended_;
 
   bool asleep_ = false;                   ///< The thread waits to be told of something.

@@ -14,7 +14,7 @@ using transport::Scope;
 
 namespace {
 
-/// Its own link to the agent has broken, which says nothing of the others': they hear by theirs.
+/// Whether only this rank's link to the agent has broken: the others hear by their own links.
 bool is_cut_off(Membership* membership) {
   try {
     if (membership != nullptr) membership->losses();
@@ -38,8 +38,8 @@ void Communicator::State::refuse_process() {
               "needs a rank of its own");
 }
 
-/// The nodes are known only once all ranks have been heard, so a call in which that is so anyway
-/// finds them; until then the ranks go on as if each had a node of its own.
+/// The nodes are known only once all ranks have been heard, so a call in which all ranks are heard
+/// anyway finds them. Until then the ranks act as if each had a node of its own.
 void Communicator::State::find_shm_groups(Call& call) {
   call.prepare([&] {
     if (!shm_sought) shm = form_shm_group(call, *mesh, group);
@@ -53,7 +53,7 @@ void Communicator::State::find_shm_groups(Call& call) {
 
 Flight::Call Communicator::State::set_apart(Fingerprint& fingerprint) const {
   fingerprint.argument += Fingerprint::argument_of(fingerprint.traffic);
-  // Ranks that go by different tables find it out in their first call.
+  // The table goes into the first call, so that ranks with different tables notice it.
   if (fingerprint.sequence == 1) fingerprint.argument ^= mesh->table().digest();
   return fingerprint.record();
 }
@@ -81,7 +81,7 @@ void Communicator::State::fail(Call& call, const Error& failure) {
     try {
       return call.refuse();
     } catch (const Error& lost) {
-      // The next call says it.
+      // The next call reports it.
       return break_off(call, lost);
     }
   }
@@ -98,7 +98,7 @@ void Communicator::State::break_off(Call& call, const Error& failure) {
   }
   error.set(broken);
   if (device) device->give_up();
-  // With few ranks whoever failed first told all, if it had connections to all.
+  // With few ranks, the one that failed first told all, if it had connections to all.
   const bool tells = !broken.told() || group.size() > 64 || goes_by_nodes;
   if (tells && !is_cut_off(membership.get())) call.tell_failure(broken, Scope::from_here_on);
   if (membership) membership->report(broken, broken.claim());
@@ -119,7 +119,7 @@ void Communicator::State::break_between_calls(const Error& why) noexcept {
     Call call(setting, next);
     break_off(call, why);
   } catch (const std::exception&) {
-    // Nobody can be told; the others see that this rank is gone, or does not come.
+    // Nobody can be told; the others notice that this rank is gone, or does not come.
     aborted.set(CallSite{"", 0, ""});
   }
 }
@@ -163,7 +163,7 @@ bool Communicator::State::watch(const std::function<bool()>& holds, Clock::time_
       mesh->step(look_interval < until - now ? now + look_interval : until);
     }
   } catch (const Error&) {
-    // Nothing moves any more; the call that is asked for it says why.
+    // Nothing moves any more; the call itself will say why.
   }
   return true;
 }

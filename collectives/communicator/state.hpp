@@ -77,7 +77,8 @@ class FlightPlace {
     return {*flight_, place_, call, site.file, site.line};
   }
   void count_rooted(const Flight::Call& call) const noexcept { place_.count_rooted(call); }
-  /// The program hears that its ranks differ in their calls, or that this one's was wrong.
+  /// Notes that the program hears that its ranks differ in their calls, or that this one's was
+  /// wrong.
   void note_heard() const noexcept {
     if (flight_) place_.progress->heard.store(1, std::memory_order_relaxed);
   }
@@ -109,10 +110,10 @@ struct __attribute__((visibility("hidden"))) Communicator::State
   /// Also for the thread that looks after a device.
   std::atomic<Clock::duration> timeout{std::chrono::minutes(5)};
   std::atomic<std::uint64_t> sequence{0};  ///< The number of the last collective that ran.
-  /// What the program's collectives are for, packed; 0: its own. Also for completions.
+  /// The purpose of the program's collectives, packed; 0: its own. Also for completions.
   std::atomic<std::uint32_t> traffic{0};
   std::uint64_t agreements = 0;  ///< Calls of agree and shrink so far.
-  /// 1 until the shm group, or the nodes, have been sought. For any thread.
+  /// 1 until the search for the shm group, or the nodes, is over. For any thread.
   std::atomic<std::uint32_t> unsettled{1};
   bool shm_sought = false;
   std::unique_ptr<transport::ShmGroup> shm;
@@ -127,9 +128,9 @@ struct __attribute__((visibility("hidden"))) Communicator::State
   std::weak_ptr<JoinGroup> join_group;                      ///< As long as it has joinables.
   std::shared_ptr<StartedQueue> queue = std::make_shared<StartedQueue>();
   class CollectiveWork;
-  /// Those of the queue, which are used again when the program has let go of them.
+  /// Works of the queue, which are used again when the program has released them.
   std::vector<std::shared_ptr<CollectiveWork>> works;
-  std::size_t next_work = 0;  ///< The one that was taken longest ago.
+  std::size_t next_work = 0;  ///< Index of the one that was taken longest ago.
   IntrusiveList<MessageWork, &MessageWork::place> messages;  ///< Started and not yet finished.
   std::unique_ptr<DeviceCalls> device;  ///< From the first call with CUDA buffers on.
   std::shared_ptr<DeviceMemory> device_memory = std::make_shared<DeviceMemory>();
@@ -147,13 +148,13 @@ struct __attribute__((visibility("hidden"))) Communicator::State
   void make_by(transport::Op op, const CollectiveCall& what);
   template <transport::Op op>
   void make_of(const CollectiveCall& what);
-  /// The ranks' nodes are known, and the program's calls are its own.
+  /// Whether the ranks' nodes are known, and the program's calls have no other purpose.
   bool is_settled() const { return (traffic | unsettled) == 0; }
-  /// As run(), in the background, in its turn.
+  /// Like run(), in the background, in its turn.
   Work start(CollectiveCall what);
-  /// One that nobody else has. For the thread that starts.
+  /// A work that nobody else has. For the thread that starts.
   std::shared_ptr<CollectiveWork> take_work();
-  /// With what the program's collectives are for.
+  /// The options with the purpose of the program's collectives.
   transport::Fingerprint marked(transport::Fingerprint call) const {
     call.traffic = traffic;
     return call;
@@ -183,8 +184,8 @@ struct __attribute__((visibility("hidden"))) Communicator::State
     }
     run_collective<is_settled>(record, fingerprint, options, lent, body);
   }
-  /// A collective with a root, in which a rank need not wait for all others: told from what the
-  /// others have made at the window's end at the latest.
+  /// A collective with a root, in which a rank need not wait for all others: ranks that made others
+  /// are found at the window's end at the latest.
   template <class Body>
   [[gnu::always_inline]] void rooted(transport::Fingerprint fingerprint, const Options& options,
                                      const Body& body) {
@@ -215,7 +216,7 @@ struct __attribute__((visibility("hidden"))) Communicator::State
     });
     entry.done();
   }
-  /// A message that went the short way.
+  /// Records a message that went the short way.
   void note_message(const transport::Fingerprint& fingerprint, const MessageOptions& options,
                     int peer, Flight::Kind kind) {
     flight.begin_message(fingerprint, options, peer, kind).done();
@@ -228,11 +229,11 @@ struct __attribute__((visibility("hidden"))) Communicator::State
   Work start_on_device(const device::Request& request, const Options& options);
   std::shared_ptr<DeviceWork> start_batch_on_device(std::span<const Transfer> transfers,
                                                     const Options& options);
-  /// The device's part of making groups: all ranks take part; null for those of colour -1, and
-  /// where the device was not used.
+  /// The device's part of making groups, in which all ranks take part; null for colour -1, and if
+  /// the device was not used.
   std::unique_ptr<DeviceCalls> split_device(Call& call, int color, int key);
-  /// The survivors' part of shrink(), on the communicator that is made: its ranks get NCCL of the
-  /// parent's, all or none.
+  /// The survivors' part of shrink(), on the new communicator: its ranks get a shrunk NCCL group of
+  /// the parent's, all or none.
   void shrink_device(State& parent, std::span<const int> survivors, const Options& options);
   void wait_on_device(const transport::Fingerprint& fingerprint, const Options& options,
                       device::Event& mark);
@@ -240,17 +241,17 @@ struct __attribute__((visibility("hidden"))) Communicator::State
   Agreement agree(transport::Op op, std::uint32_t flags, const Options& options);
   /// The options as they are now: they do not change while the call waits for its turn.
   Options settled(const Options& options) const;
-  /// Until it `holds`, which is asked under the mesh's lock, but not beyond `until`: false then.
-  /// Also until nothing can be moved any more. Moves messages meanwhile, and fails no call.
+  /// Waits until it `holds`, which is asked under the mesh's lock; false at `until`, and when
+  /// nothing can be moved any more. Moves messages meanwhile, and fails no call.
   bool watch(const std::function<bool()>& holds, Clock::time_point until,
              Clock::duration look_interval);
-  /// The communicator is destroyed: what is under way ends with Errc::aborted, and the thread.
+  /// The communicator is destroyed: calls under way end with Errc::aborted, and the thread ends.
   void end();
   /// Breaks the communicator between two calls: the other ranks are told why, and wait no longer.
   /// Does nothing where it is broken already.
   void give_up(const Error& why) noexcept;
-  /// In a forked child: the memory and the connections are the parent's, its threads are not there,
-  /// and what they held stays locked.
+  /// Whether this is a forked child: the memory and the connections are the parent's, its threads
+  /// do not exist here, and their locks stay locked.
   bool is_forked() const noexcept { return !home.is_here(); }
   /// Throws Error{misuse} in a forked child.
   void check_process() const {
@@ -260,7 +261,8 @@ struct __attribute__((visibility("hidden"))) Communicator::State
   [[noreturn]] static void refuse_process();
   /// Throws the first error again, if there was one.
   void throw_if_broken() const { error.throw_if_set(); }
-  /// The communicator's own where the options have none, or one that the call is to refuse.
+  /// The timeout: the communicator's own if the options have none; an invalid one is kept, so that
+  /// the call refuses it.
   template <class AnyOptions>
   Clock::duration timeout_of(const AnyOptions& options) const {
     if (options.timeout > Clock::duration::zero()) return options.timeout;
@@ -270,13 +272,13 @@ struct __attribute__((visibility("hidden"))) Communicator::State
   /// A plain message that leaves at once, whole, and is recorded as made so.
   bool send_now(const ConstTensorView& data, int to, const MessageOptions& options,
                 Flight::Kind kind);
-  /// What a receive for a plain message says.
+  /// The receive for a plain message.
   void describe(transport::Receive& receive, const TensorView& data, int from,
                 const MessageOptions& options, bool up_to) const;
-  /// A receive into host memory, of exactly as many elements or of fewer, too.
+  /// A receive into host memory, of exactly so many elements, or of fewer, too.
   Received receive(const TensorView& data, int from, const MessageOptions& options, bool up_to);
   Work start_receive(const TensorView& data, int from, const MessageOptions& options, bool up_to);
-  /// A message that is not plain, or more than sent; it is packed where it is strided.
+  /// A message that is not plain, or needs confirmation; a strided one is packed.
   Work start_send(const ConstTensorView& data, int to, const MessageOptions& options,
                   bool is_synchronous);
   void wait_to_send(const ConstTensorView& data, int to, const MessageOptions& options,
@@ -333,7 +335,7 @@ struct __attribute__((visibility("hidden"))) Communicator::State
   }
   void execute(transport::Op op, Call& call, const CollectiveCall& what);
   void all_reduce_apart(Call& call, const CollectiveCall& what);
-  /// The exception that is being handled ended the call.
+  /// The exception being handled has ended the call.
   void fail(Call& call);
   void fail(Call& call, const Error& error);
   void break_off(Call& call, const Error& error);

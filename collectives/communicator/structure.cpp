@@ -11,7 +11,7 @@
 namespace dlaunch::structure {
 namespace {
 
-using Many = std::vector<const Tree*>;  ///< The same place in the values of all ranks.
+using Many = std::vector<const Tree*>;  ///< One place in the values of all ranks.
 
 /// The length of a text that is shown in a sentence.
 constexpr std::size_t shown_text_bytes_max = 40;
@@ -103,7 +103,7 @@ Tree map(const Many& many, const std::string& path,
   return leaf(many, path);
 }
 
-/// A number, or a boolean, as a tensor of one element; a tensor as it is.
+/// A number or boolean as a tensor of one element; a tensor stays as it is.
 std::optional<Tensor> as_tensor(const Tree& tree) {
   const auto single = [](const auto& value) { return Tensor(ConstTensorView(value)); };
   if (const auto* tensor = std::get_if<Tensor>(&tree.value())) return *tensor;
@@ -129,7 +129,7 @@ Tree stack_leaf(const Many& many, const std::string& /*path*/) {
   return Tree(std::move(stacked));
 }
 
-/// The element's own kind again, as it was before as_tensor.
+/// Undoes as_tensor: gives the element its own kind again.
 Tree like(const Tree& original, Tensor folded) {
   if (std::holds_alternative<bool>(original.value())) return Tree(folded.values<bool>()[0]);
   if (std::holds_alternative<std::int64_t>(original.value())) {

@@ -16,7 +16,8 @@ std::shared_ptr<const algorithms::Table> table_of(const World& world);
 class TableInUse {
  public:
   static const algorithms::Table& of(const Communicator& communicator);
-  /// On all ranks, between the same two calls. Groups that were split from it go by it, too.
+  /// Replaces the table. To be called on all ranks, between the same two calls. Groups that were
+  /// split from the communicator use it, too.
   static void replace(Communicator& communicator, std::shared_ptr<const algorithms::Table> table);
 };
 

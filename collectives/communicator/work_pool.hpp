@@ -7,8 +7,8 @@
 
 namespace dlaunch {
 
-/// Memory for works of one size, which a thread that starts and waits again and again needs as
-/// often: kept by each thread for itself, up to a limit. What one thread took another may give
+/// Keeps memory for works of one size, which a thread that starts and waits again and again needs
+/// as often. Each thread keeps its own, up to a limit; memory that one thread took another may give
 /// back.
 template <std::size_t bytes, std::size_t alignment>
 class WorkMemory {
@@ -27,7 +27,7 @@ class WorkMemory {
   }
 
  private:
-  /// More than one thread has under way at a time, as a rule.
+  /// The most that a thread keeps: usually more than it has under way at a time.
   static constexpr std::size_t kept_max = 1024;
   struct Spare {
     Spare* next;
@@ -58,8 +58,8 @@ class WorkMemory {
     ::operator delete(memory, std::align_val_t(alignment));
   }
 
-  /// Needs no destructor, so that looking costs no check; and is so small that a library which is
-  /// loaded late finds room for it among the first ones' (tls_model), which saves a call.
+  /// It needs no destructor, so that access needs no check. It is so small that even a library that
+  /// is loaded late finds room in the initial thread-local storage (tls_model), which saves a call.
   [[gnu::tls_model("initial-exec")]] static constinit inline thread_local Kept kept_{};
 };
 

@@ -33,16 +33,16 @@ struct WorkState {
   /// True when complete, false if it is not by then.
   virtual bool wait_until(Clock::time_point until) = 0;
   virtual bool test() = 0;
-  /// Takes no lock that it would have to wait for.
+  /// Takes no lock for which it would have to wait.
   virtual bool is_done() noexcept = 0;
   virtual void on_complete(Work::Completion completion) = 0;
   virtual void order_before(void* cuda_stream) = 0;
-  // What is no receive has received nothing, and is not cancelled.
+  // By default, for calls that are no receives: nothing was received, and nothing can be cancelled.
   virtual std::optional<Received> received() noexcept { return std::nullopt; }
   virtual bool cancel();
   /// In a forked child the threads that would complete it are not there.
   bool is_ours() const noexcept { return home_.is_here(); }
-  /// Complete, without an error, and known to be.
+  /// Whether it is known to be complete, without an error.
   bool is_settled() const noexcept { return is_settled_; }
 
  protected:
@@ -58,17 +58,17 @@ struct WorkState {
 class MessageWork final : public WorkState {
  public:
   MessageWork(const MessageOptions& options, int peer) : options_(options), peer_(peer) {}
-  /// A message that was never waited for is taken back; its communicator has ended.
+  /// The communicator has ended: a message that was never waited for is taken back.
   ~MessageWork() override;
 
-  // What it needs; one of these, before it begins.
+  // One of these gives it what it needs, before it begins.
   transport::Outgoing& send() { return message_.emplace<transport::Outgoing>(); }
   transport::Receive& receive() { return message_.emplace<transport::Receive>(); }
-  /// Memory for data that is strided there, in which it is on its way.
+  /// Memory for strided data while the message is on its way.
   std::span<std::byte> pack_for(const TensorView& unpack_to, std::size_t bytes);
 
-  /// The short way of begin() for a receive that may not fail: false, and nothing is done, where
-  /// that is not certain. Under the mesh's lock.
+  /// The short form of begin() for a receive that surely cannot fail; otherwise false, and nothing
+  /// is done. Under the mesh's lock.
   bool begin_plainly(Communicator::State& owner);
   /// Posts it.
   void begin(Communicator::State& owner);
@@ -112,8 +112,7 @@ class MessageWork final : public WorkState {
   std::exception_ptr error_;
 };
 
-/// A message that was complete when it was started, and of which nothing is to be told: one for
-/// all.
+/// A message that was complete when it was started, and has nothing to report: one object for all.
 Work complete_message();
 
 }  // namespace dlaunch

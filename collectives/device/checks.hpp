@@ -5,13 +5,13 @@
 #include <cstddef>
 #include <string>
 
-/// What a call with buffers on a device asks of its arguments beyond what every call asks; each
-/// throws Error{misuse}, or Error{unsupported} for what NCCL lacks. Pure.
+/// Additional checks of a call with buffers on a device; each throws Error{misuse}, or
+/// Error{unsupported} for things that NCCL lacks. Pure.
 namespace dlaunch::device {
 
 [[noreturn]] void lacks(const Call& call, const std::string& sentence);
 
-/// A buffer that a rank has nothing to say with.
+/// A buffer that this rank does not use.
 inline bool is_absent(const ConstTensorView& view) {
   return view.place.is_host() && view.count == 0;
 }

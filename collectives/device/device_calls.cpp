@@ -16,15 +16,16 @@ using namespace std::chrono_literals;
 
 /// How often the thread looks.
 constexpr auto look_interval = 50ms;
-/// A library that fails may know of a death before this rank's agent says whose it was.
+/// How long to wait for this rank's agent to say who died: a failing library may know of a death
+/// before it.
 constexpr auto cause_grace = 1s;
-/// For what is under way to end in NCCL's orderly way; then it is aborted.
+/// How long calls under way may take to end in NCCL's orderly way before they are aborted.
 constexpr auto revoke_limit = 500ms;
 constexpr auto revoke_interval = 1ms;
-/// For NCCL to be rid of a communicator that is destroyed.
+/// How long NCCL may take to destroy a communicator.
 constexpr auto end_limit = 2s;
 
-/// What a rank tells the others when they bring the library up.
+/// A rank's message to the others when they bring the library up.
 struct Introduction {
   device::Id id{};  ///< Rank 0's.
   std::int32_t version = 0;
@@ -52,7 +53,7 @@ device::Id agree_on_id(Call& call, device::Library& library) {
   return all[0].id;
 }
 
-/// Until the group has done what it was asked.
+/// Waits until the group has done its last operation.
 void settle(Call& call, device::Group& group) {
   Answer answer;
   call.watch_until([&] {
@@ -133,7 +134,7 @@ bool DeviceCalls::is_quiet() noexcept {
   try {
     return last_->query().is_done();
   } catch (const std::exception&) {
-    return false;  // Out of memory for why it failed.
+    return false;  // There was no memory for the reason of the failure.
   }
 }
 
@@ -142,7 +143,7 @@ bool DeviceCalls::can_shrink() noexcept {
   return group_->can_shrink() && (!given_up_ || group_->can_revoke());
 }
 
-/// The thread neither looks nor ends anything meanwhile.
+/// Shrinks the group; the thread neither looks nor ends anything meanwhile.
 std::unique_ptr<device::Group> DeviceCalls::shrink(Call& call, std::span<const int> gone) {
   call.watch_until([this] {
     const std::lock_guard lock(mutex_);
@@ -176,13 +177,14 @@ void DeviceCalls::watch(std::function<bool()> look) {
   thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
 }
 
-/// NCCL may take a while to end its work: whoever gave up is not kept waiting.
+/// The thread: looks, and after give_up() ends NCCL's work, which may take a while and must not
+/// hold up the caller.
 void DeviceCalls::run(const std::stop_token& stop) {
   for (bool looking = true;;) {
     {
       std::unique_lock lock(mutex_);
       changed_.wait_for(lock, stop, look_interval, [this] { return given_up_; });
-      if (stop.stop_requested()) return;  // end() does it.
+      if (stop.stop_requested()) return;  // end() ends the work.
       if (is_taken_) continue;
       if (given_up_) break;
     }
@@ -203,13 +205,14 @@ bool DeviceCalls::revoke(const std::stop_token& stop) {
   return answer.is_done();
 }
 
-/// A revoked group can still be shrunk, an aborted one cannot.
+/// Ends the work, by a revoke if possible: a revoked group can still be shrunk, an aborted one
+/// cannot.
 void DeviceCalls::end_work(const std::stop_token& stop) {
   bool ended = false;
   try {
     ended = revoke(stop);
   } catch (const std::exception&) {
-    // Out of memory for why it failed.
+    // There was no memory for the reason of the failure.
   }
   if (!ended) group_->abort();
   const std::lock_guard lock(mutex_);
@@ -222,7 +225,8 @@ void DeviceCalls::give_up() noexcept {
   changed_.notify_all();
 }
 
-/// A graph that still has calls of it keeps NCCL from ending it, not its program from going on.
+/// Ends the group. If a graph still has calls of it, NCCL cannot end it yet, but the program goes
+/// on.
 void DeviceCalls::end(bool in_order) noexcept {
   thread_.request_stop();
   if (thread_.joinable()) thread_.join();

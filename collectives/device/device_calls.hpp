@@ -28,33 +28,33 @@ class DeviceCalls {
 
   int device() const { return device_; }
   CallHistory& history() { return history_; }
-  /// From now on `look` is called again and again, by another thread, until it returns false or
-  /// calls give_up().
+  /// From now on another thread calls `look` again and again, until it returns false or calls
+  /// give_up().
   void watch(std::function<bool()> look);
-  /// Puts it on the stream. It only waits for NCCL itself, which connects ranks in their first
+  /// Puts a call on the stream. It waits only for NCCL itself, which connects ranks in their first
   /// calls.
   device::Mark enqueue(Call& call, const device::Plan& plan, void* stream);
-  /// Until the device is done with what is before a mark, or something has failed.
+  /// Waits until the device has done everything before a mark, or something has failed.
   device::Answer wait(Call& call, device::Event& mark);
-  /// Throws what went wrong in the background; `call` is the last one on the device.
+  /// Throws an error that has occurred in the background; `call` is the last one on the device.
   void check(Call& call);
   /// The group of those ranks that give this colour; null for -1. Waits until the calls before it
   /// are done, as NCCL wants it.
   std::unique_ptr<device::Group> split(Call& call, int color, int key);
-  /// Whether shrink() may come to something.
+  /// Whether shrink() may succeed.
   bool can_shrink() noexcept;
-  /// The group of all ranks but those, which are gone; null where NCCL cannot make it of this one.
-  /// `call` is one among the others. Waits for the work under way if nobody is gone, and else ends
+  /// The group of all ranks except those in `gone`; null if NCCL cannot make it of this one. `call`
+  /// is one among the remaining ranks. Waits for the work under way if nobody is gone, else ends
   /// it.
   std::unique_ptr<device::Group> shrink(Call& call, std::span<const int> gone);
-  /// On the device, for nothing but to be summed. Throws where there is no room for it.
+  /// A byte on the device, for barriers to sum. Throws if there is no room for it.
   void* byte();
   device::Library& library() { return library_; }
   device::Group& group() { return *group_; }
-  /// Nothing is under way, as far as is known without waiting.
+  /// Whether nothing is under way, as far as is known without waiting.
   bool is_quiet() noexcept;
 
-  /// The device's work is ended, soon. From any thread.
+  /// Ends the device's work, soon. From any thread.
   void give_up() noexcept;
   /// The same at once; then the thread is gone. `in_order`: nothing is under way, and nothing
   /// failed. Waits no longer than a few seconds.
@@ -70,7 +70,7 @@ class DeviceCalls {
   std::unique_ptr<device::Group> group_;
   CallHistory history_;
   void* byte_ = nullptr;
-  std::shared_ptr<device::Event> last_;  ///< Behind the last call that was not captured.
+  std::shared_ptr<device::Event> last_;  ///< The mark behind the last call that was not captured.
   std::mutex mutex_;
   std::condition_variable_any changed_;
   bool given_up_ = false;
@@ -80,8 +80,8 @@ class DeviceCalls {
   std::jthread thread_;
 };
 
-/// Throws if it is a failure; what NCCL says of a rank that died is said by the membership's word,
-/// which is waited for.
+/// Throws if it is a failure. If a rank died, the error has the membership's word, which is waited
+/// for, in place of NCCL's.
 void throw_if_failed(Call& call, const device::Answer& answer);
 
 }  // namespace dlaunch

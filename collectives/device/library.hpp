@@ -14,13 +14,14 @@
 #include <utility>
 #include <vector>
 
-/// The seam between communicators and the library that moves what lies on devices, which is
-/// libdlaunch_nccl.so: a program that has no CUDA buffer never loads it. Nothing here throws across
-/// the seam, and no function of one library is needed in the other. Streams are cudaStream_t as
-/// they come in Options::cuda_stream; null is the legacy default stream.
+/// The seam between communicators and libdlaunch_nccl.so, the library that moves data on devices: a
+/// program that has no CUDA buffer never loads it. Nothing here throws across the seam, and no
+/// function of one library is needed in the other. Streams are cudaStream_t as they come in
+/// Options::cuda_stream; null is the legacy default stream.
 namespace dlaunch::device {
 
-/// How far something got, and if it failed, why: a clause that follows "all_reduce #3: ".
+/// The progress of an operation, and if it failed, the reason: a clause that follows "all_reduce
+/// #3: ".
 struct Answer {
   enum class Now { done, pending, failed };
 
@@ -34,7 +35,7 @@ struct Answer {
   bool has_failed() const { return now == Now::failed; }
 };
 
-/// By what the ranks of a group find each other; made by one of them.
+/// The id by which the ranks of a group find each other; made by one of them.
 using Id = std::array<std::byte, 128>;
 
 enum class Move : std::uint8_t {
@@ -54,12 +55,12 @@ struct Step {
   void* out = nullptr;
   std::size_t count = 0;
   int peer = -1;
-  DType dtype = DType::u8;  ///< The dtype of a message, however it is moved.
+  DType dtype = DType::u8;  ///< The message's dtype, whatever type it is moved as.
 
   bool operator==(const Step&) const = default;
 };
 
-/// What one rank does in one call: its copies, then all other steps at once.
+/// One rank's part in a call: its copies, then all other steps at once.
 struct Plan {
   DType dtype = DType::u8;  ///< u8: bytes, where nothing is reduced.
   ReduceOp reduce{};
@@ -71,7 +72,8 @@ struct Plan {
 class Event {
  public:
   virtual ~Event() = default;
-  /// Done once everything is that was on the stream before it. Not while the stream is captured.
+  /// Done once everything before it on the stream is done. Not to be asked while the stream is
+  /// captured.
   virtual Answer query() = 0;
   /// Work that is put on `stream` from now on comes after the mark.
   virtual Answer order_before(void* stream) = 0;
@@ -80,8 +82,9 @@ class Event {
 /// Behind a call that was put on a stream.
 struct Mark {
   std::shared_ptr<Event> event;
-  std::shared_ptr<Event> spare;  ///< Becomes the event, if nobody else has it and no graph will.
-  bool captured = false;         ///< It is never to be asked for: a graph has the call.
+  /// An event to be used again, if nobody else holds it and no graph will.
+  std::shared_ptr<Event> spare;
+  bool captured = false;  ///< The event must never be queried, since a graph has the call.
 };
 
 /// One rank's place among the ranks of a communicator. For any number of threads.
@@ -89,41 +92,42 @@ class Group {
  public:
   /// As abort().
   virtual ~Group() = default;
-  /// Pending while joining, splitting or the last call is not yet on its stream: until then nothing
-  /// else may be asked of the group but to abort.
+  /// Pending while the group joins or splits, or the last call is not yet on its stream; meanwhile
+  /// the group may only be aborted.
   virtual Answer progress() = 0;
-  /// What went wrong in the background, as far as is known: a failure, or done. Waits for nothing,
-  /// and asks nothing of CUDA.
+  /// An error in the background, as far as is known: a failure, or done. Does not wait, and calls
+  /// nothing of CUDA.
   virtual Answer check() = 0;
-  /// Puts a call on the stream, and a mark behind it. Pending: it is there when progress() is done,
-  /// and the mark still to be made.
+  /// Puts a call on the stream, and a mark behind it. If it is pending, the call is there once
+  /// progress() is done, and the mark has to be made then.
   virtual Answer enqueue(const Plan& plan, void* stream, Mark& mark) = 0;
   virtual Answer make_mark(void* stream, Mark& mark) = 0;
-  /// Called by all ranks; those of one colour make a group, in the order of `key`. -1: none. The
-  /// new group is pending as this one is.
+  /// Called by all ranks; ranks of one colour make a group, in the order of `key`; -1: no group.
+  /// The new group is pending as long as this one.
   virtual Answer split(int color, int key, std::unique_ptr<Group>& made) = 0;
-  /// Ends what is under way, soon: waits for nothing. From then on everything fails.
+  /// Ends calls under way, soon, and does not wait. From then on everything fails.
   virtual void abort() noexcept = 0;
-  /// Ends it. `in_order`: nothing is under way, and other ranks get what they still have to get of
-  /// this one; else as abort(). True if the library is rid of it within that time; what is left, a
-  /// graph that still has its calls for one, is waited for in the background.
+  /// Ends the group. `in_order`: nothing is under way, and other ranks still get this rank's data;
+  /// else as abort(). True if the library has destroyed it within that time. Otherwise the rest,
+  /// such as a graph that still has its calls, is waited for in the background.
   virtual bool end(bool in_order, std::chrono::steady_clock::duration limit) noexcept = 0;
 
-  /// Whether shrink() and revoke() can be called: the library has them, and nothing was aborted.
+  /// Whether shrink() and revoke() can be called: the library has them, and the group was not
+  /// aborted.
   virtual bool can_shrink() = 0;
   virtual bool can_revoke() = 0;
-  /// Called by all ranks but those, which are gone, of which there is at least one: the others make
-  /// a group, in their order. Pending as with split(). `is_quiet`: nothing is under way here; else
-  /// it is ended.
+  /// Called by all ranks that are not gone, where at least one is: they make a group, in their
+  /// order. Pending as with split(). `is_quiet`: nothing is under way here; otherwise calls under
+  /// way are ended.
   virtual Answer shrink(std::span<const int> gone, bool is_quiet, std::unique_ptr<Group>& made) = 0;
-  /// Ends what is under way, as far as progress() is done; then split() and shrink() are all that
-  /// can be done with it.
+  /// Ends calls under way, as far as progress() shows; then only split() and shrink() can be
+  /// called.
   virtual Answer revoke() = 0;
 
-  /// Makes memory known, so that it is moved without copies on the way; null where that cannot be,
+  /// Registers memory, so that its data is moved without copies; null if that is not possible,
   /// which is no failure. Concerns this rank alone.
   virtual void* add_memory(void* memory, std::size_t bytes) noexcept = 0;
-  /// Before it is freed, and when no call uses it.
+  /// Undoes that, before the memory is freed and when no call uses it.
   virtual void remove_memory(void* handle) noexcept = 0;
 };
 
@@ -143,12 +147,12 @@ class Library {
   virtual Answer allocate(int device, std::size_t bytes, void*& memory) = 0;
   virtual void free(int device, void* memory) noexcept = 0;
 
-  // For what is done on a device beside calls.
+  // A stream for work on a device besides calls.
   virtual Answer count_devices(int& count) = 0;
-  /// Does not wait for the default stream, nor does that wait for it.
+  /// It and the default stream do not wait for each other.
   virtual Answer make_stream(int device, void*& stream) = 0;
   virtual void free_stream(int device, void* stream) noexcept = 0;
-  /// Until everything is done that is on it.
+  /// Waits until everything on it is done.
   virtual Answer synchronize(int device, void* stream) = 0;
   virtual Answer make_mark(int device, void* stream, std::unique_ptr<Event>& made) = 0;
   /// On the stream, within a device's memory.
@@ -158,8 +162,8 @@ class Library {
   virtual Answer copy_across(int device, const void* from, void* to, std::size_t bytes) = 0;
 };
 
-/// What libdlaunch_nccl.so offers under the name dlaunch_device_library: its one Library, which
-/// lives as long as the process; or null, and why. `version` is the caller's DLAUNCH_VERSION.
+/// The function that libdlaunch_nccl.so exports as dlaunch_device_library. Gives its one Library,
+/// which lives as long as the process; or null, and why. `version` is the caller's DLAUNCH_VERSION.
 using Entry = Library*(const char* version, std::string* why);
 
 }  // namespace dlaunch::device

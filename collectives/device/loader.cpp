@@ -28,8 +28,8 @@ Library& load() {
 }  // namespace
 
 Library& library() {
-  // Not a static that load() initialises: where that throws, ThreadSanitizer leaves those asleep
-  // that wait for it.
+  // No local static that load() initialises: if that throws, ThreadSanitizer leaves waiting threads
+  // asleep.
   static std::mutex mutex;
   static std::atomic<Library*> loaded = nullptr;
   if (Library* const found = loaded.load(std::memory_order_acquire)) return *found;

@@ -9,11 +9,11 @@
 
 namespace dlaunch {
 
-/// The buffers that were allocated from one communicator and live: its group knows them, from the
-/// time when there is one. For any number of threads.
+/// The live buffers that were allocated from one communicator, registered with its group as soon as
+/// there is one. For any number of threads.
 class DeviceMemory {
  public:
-  /// In a forked child nothing of it can be freed.
+  /// A forked child can free none of it.
   const HomeProcess& home() const noexcept { return home_; }
   void add(int device, void* memory, std::size_t bytes) {
     const std::lock_guard lock(mutex_);
@@ -21,7 +21,7 @@ class DeviceMemory {
     known = {device, bytes, nullptr};
     tell(memory, known);
   }
-  /// It is about to be freed.
+  /// Called before a buffer is freed.
   void remove(void* memory) noexcept {
     const std::lock_guard lock(mutex_);
     const auto found = buffers_.find(memory);
@@ -36,7 +36,7 @@ class DeviceMemory {
     device_ = device;
     for (auto& [memory, known] : buffers_) tell(memory, known);
   }
-  /// The group is about to end, and where it `is_quiet` forgets the buffers before.
+  /// The group is about to end; if it `is_quiet` the buffers are unregistered first.
   void leave(bool is_quiet) noexcept {
     const std::lock_guard lock(mutex_);
     for (auto& [memory, known] : buffers_) {
@@ -50,7 +50,7 @@ class DeviceMemory {
   struct Known {
     int device = -1;
     std::size_t bytes = 0;
-    void* handle = nullptr;  ///< The group's handle; null: the group does not know the memory.
+    void* handle = nullptr;  ///< The group's handle; null: the memory is not registered.
   };
   void tell(void* memory, Known& known) {
     if (group_ == nullptr || known.device != device_ || known.bytes == 0) return;

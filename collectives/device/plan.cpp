@@ -20,7 +20,7 @@ const std::byte* at(const void* data, std::size_t offset) {
 }
 std::byte* at(void* data, std::size_t offset) { return static_cast<std::byte*>(data) + offset; }
 
-/// A rank's own part; nothing where it lies in its place already.
+/// Copies a rank's own part, unless it lies in its place already.
 void add_copy(Plan& plan, const void* from, void* to, std::size_t bytes) {
   if (from != to && bytes > 0) plan.steps.push_back({Move::copy, from, to, bytes, -1});
 }
@@ -91,7 +91,7 @@ void add_exchange(Plan& plan, const Call& call, const CollectiveCall& what, cons
   }
 }
 
-/// NCCL has no such call: every rank broadcasts its part, all at once.
+/// NCCL has no such call, so every rank broadcasts its part, all at once.
 void add_broadcasts(Plan& plan, const Call& call, const CollectiveCall& what) {
   const Offsets parts = parts_of(what.op, call, what);
   for (int rank = 0; rank < call.size(); ++rank) {
@@ -103,7 +103,7 @@ void add_broadcasts(Plan& plan, const Call& call, const CollectiveCall& what) {
   }
 }
 
-/// Every rank's part is reduced to it, all at once.
+/// Every rank's part is reduced to that rank, all at once.
 void add_reduces(Plan& plan, const Call& call, const CollectiveCall& what) {
   const Offsets parts = parts_of(what.op, call, what);
   for (int rank = 0; rank < call.size(); ++rank) {
@@ -165,14 +165,14 @@ void add_steps(Plan& plan, const Call& call, const CollectiveCall& what) {
     case Op::send:
     case Op::recv:
     case Op::probe:
-      return;  // They have no buffers that could lie on a device, or are no CollectiveCall.
+      return;  // These have no buffers that could lie on a device, or are no CollectiveCalls.
   }
 }
 
 Plan plan_of(const Call& call, CollectiveCall what) {
   const int device = what.device();
   const DType dtype = what.compared().dtype;
-  // A buffer that is not there has no type of its own.
+  // A missing buffer has no type of its own.
   if (is_absent(what.in)) what.in.dtype = dtype;
   if (is_absent(what.out)) what.out.dtype = dtype;
   what.has_in ? check_both(call, what) : check(what.op, call, what);

@@ -8,13 +8,13 @@
 #include <functional>
 #include <span>
 
-/// What each collective and message is on a device: its fingerprint, its checks, and the steps of
-/// this rank. Pure.
+/// The forms of collectives and messages on a device: fingerprint, checks, and this rank's steps.
+/// Pure.
 namespace dlaunch::device {
 
 /// Whether any of these lies on a device.
 bool any_on_device(std::span<const Transfer> transfers) noexcept;
-/// One call, before it is made. What it was made of is borrowed until it is.
+/// One call before it is made. It borrows its arguments until then.
 struct Request {
   transport::Fingerprint fingerprint;
   int device = -1;
@@ -23,11 +23,11 @@ struct Request {
   std::function<Plan(const Call&)> plan;
 };
 
-/// The streams sum that byte, which is on the device. Null: only prepares the device.
+/// A barrier: the streams sum that byte on the device. Null: only prepares the device.
 Request barrier(int device, void* byte);
-/// A buffer lies on a device. The call has forgotten what this rank does not use.
+/// A collective with a buffer on a device. To be called after forget_unused().
 Request request(const CollectiveCall& what);
-/// All at once; at least one of them on a device, and so all.
+/// A batch of messages, all at once. At least one lies on a device, and so all do.
 Request messages(std::span<const Transfer> transfers);
 
 }  // namespace dlaunch::device

@@ -9,8 +9,8 @@
 namespace dlaunch::nccl {
 namespace {
 
-/// The same in a call: a pointer for a pointer, a number or an enumeration of the same size, and a
-/// struct of the same size and alignment.
+/// Whether two types are equal in a call: both are pointers, numbers or enumerations of one size,
+/// or structs of one size and alignment.
 template <class Ours, class Theirs>
 constexpr bool same_value = std::is_pointer_v<Ours> ==
                                 std::is_pointer_v<Theirs>&& std::is_class_v<Ours> ==

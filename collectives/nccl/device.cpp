@@ -12,8 +12,8 @@ Answer Devices::answer_of(CuResult result, const char* function) const {
                                             (text != nullptr ? text : std::to_string(result)));
 }
 
-/// The default stream cannot be captured; where another one of the device is being captured, to ask
-/// for it would spoil that.
+/// The default stream cannot be captured. It is not asked, since that would spoil the capture of
+/// another stream of the device.
 Answer Devices::is_capturing(CuStream stream, bool& capturing) const {
   capturing = false;
   if (stream == nullptr) return {};

@@ -11,18 +11,18 @@
 
 namespace dlaunch::nccl {
 
-/// The devices of this process, as the driver shows them: their primary contexts, which are those
-/// of the CUDA runtime. For any number of threads.
+/// The devices of this process from the driver, with their primary contexts, which the CUDA runtime
+/// uses, too. For any number of threads.
 class Devices {
  public:
   explicit Devices(const CudaApi& api) : cuda(api) {}
-  /// How many there are; 0: see `answer`.
+  /// The number of devices; 0: see `answer`.
   int count(device::Answer& answer);
   /// The device's context, which is kept; null: see `answer`.
   CuContext context_of(int device, device::Answer& answer);
   /// A failure if `result` is one: "cuEventRecord failed: invalid argument".
   device::Answer answer_of(CuResult result, const char* function) const;
-  /// Whether a graph is made of what comes on this stream. The device's context is current.
+  /// Whether this stream is being captured into a graph. The device's context is current.
   device::Answer is_capturing(CuStream stream, bool& capturing) const;
 
   const CudaApi cuda;
@@ -35,8 +35,8 @@ class Devices {
   std::map<int, CuContext> contexts_;
 };
 
-/// While it lives, the thread works on that device, and what it asks CUDA for does not spoil what
-/// is being captured elsewhere: captures of the other modes forbid it on this thread, or on all.
+/// While it lives, the thread works on that device, and its calls to CUDA do not spoil captures
+/// elsewhere, which in other modes forbid such calls on this thread, or on all.
 class Current {
  public:
   Current(const CudaApi& cuda, CuContext context) : cuda_(cuda) {
@@ -53,7 +53,7 @@ class Current {
 
  private:
   const CudaApi& cuda_;
-  int mode_ = cu_capture_mode_relaxed;  ///< Then the thread's own.
+  int mode_ = cu_capture_mode_relaxed;  ///< The thread's own mode, while exchanged.
 };
 
 inline CuDevicePtr address_of(const void* pointer) {
@@ -67,7 +67,7 @@ class StreamEvent final : public device::Event {
   StreamEvent& operator=(const StreamEvent&) = delete;
   ~StreamEvent() override;
 
-  /// Anew; what was before it on another stream is forgotten. Its context is current.
+  /// Records the event anew; its earlier place is forgotten. Its context is current.
   device::Answer record(CuStream stream);
   device::Answer query() override;
   device::Answer order_before(void* stream) override;

@@ -54,7 +54,7 @@ static_assert(std::ranges::all_of(reduce_ops, [](const ReduceOpTraits& traits) {
   return traits.in_nccl == (std::ranges::find(ops, traits.op, &NcclOp::op) != std::end(ops));
 }));
 
-/// A plan is only made of what NCCL has; NCCL itself refuses -1.
+/// The number of the operation. Plans contain only those that NCCL has; NCCL itself refuses -1.
 NcclDType dtype_of(DType dtype) {
   const auto* found = std::ranges::find(types, dtype, &NcclType::dtype);
   return found != std::end(types) ? found->number : static_cast<NcclDType>(-1);
@@ -82,7 +82,7 @@ std::array<std::byte, 8> scalar_of(double factor, DType dtype) {
 
 }  // namespace
 
-/// That something goes on in the background is no failure: progress() follows it.
+/// Work in the background is no failure: progress() follows it.
 Answer NcclGroup::answer_of(NcclResult result, const char* function, NcclComm comm) const {
   if (result == nccl_success) return {};
   if (result == nccl_in_progress) return Answer::pending();
@@ -143,8 +143,8 @@ Answer NcclGroup::follow(const Inside& inside) {
   return answer_of(state, "NCCL", inside.comm());
 }
 
-/// CUDA itself may wait until there is room on the stream, which may never come: NCCL can be
-/// aborted meanwhile.
+/// CUDA itself may wait for room on the stream, which may never come; NCCL can be aborted
+/// meanwhile.
 Answer NcclGroup::enqueue(const Plan& plan, void* stream, device::Mark& mark) {
   const Current current(uses_.devices.cuda, uses_.context);
   Answer answer = uses_.devices.is_capturing(stream, mark.captured);
@@ -225,7 +225,7 @@ NcclResult NcclGroup::launch(NcclComm comm, const Step& step, NcclDType dtype, N
     case Move::recv:
       return uses_.nccl.recv(step.out, step.count, dtype, step.peer, comm, stream);
     case Move::copy:
-      break;  // Is on the stream already.
+      break;  // Copies are on the stream already.
   }
   return nccl_success;
 }
@@ -244,7 +244,7 @@ Answer NcclGroup::record(void* stream, device::Mark& mark) {
   return static_cast<StreamEvent&>(*mark.event).record(stream);
 }
 
-/// Makes another one of this one, by whichever function.
+/// Makes another group of this one, by the given function.
 template <class Make>
 Answer NcclGroup::make(const char* function, std::unique_ptr<device::Group>& made,
                        const Make& function_of) {
@@ -286,7 +286,7 @@ Answer NcclGroup::shrink(std::span<const int> gone, bool is_quiet,
   });
 }
 
-/// NCCL waits for its own threads in it.
+/// NCCL waits for its own threads in this call.
 Answer NcclGroup::revoke() {
   const bool begun = handle_->revoke_by(
       [&nccl = uses_.nccl](NcclComm comm) { return nccl.comm_revoke(comm, nccl_revoke_default); });

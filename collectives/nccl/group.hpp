@@ -12,11 +12,11 @@
 
 namespace dlaunch::nccl {
 
-/// An ncclComm. It never blocks: what NCCL does behind a call is asked for by progress().
+/// A group as an ncclComm. It never blocks: progress() shows NCCL's work behind a call.
 class NcclGroup final : public device::Group {
  public:
   explicit NcclGroup(const Uses& uses) : uses_(uses) {}
-  /// It comes when NCCL has written it.
+  /// A group whose communicator comes later, when NCCL has written it.
   NcclGroup(const Uses& uses, std::shared_ptr<Slot> slot) : uses_(uses), slot_(std::move(slot)) {}
   NcclGroup(const NcclGroup&) = delete;
   NcclGroup& operator=(const NcclGroup&) = delete;
@@ -59,9 +59,9 @@ class NcclGroup final : public device::Group {
 
   const Uses uses_;
   const std::shared_ptr<CommHandle> handle_ = std::make_shared<CommHandle>(uses_);
-  std::shared_ptr<Slot> slot_;  ///< The communicator's source, until it is there.
+  std::shared_ptr<Slot> slot_;  ///< Where the communicator will come from; null once it is there.
   std::vector<NcclRedOp>
-      ops_;  ///< Used inside NCCL: those of calls that may not be on their stream yet.
+      ops_;  ///< Used inside NCCL: operations of calls that may not be on their stream yet.
 };
 
 }  // namespace dlaunch::nccl

@@ -9,13 +9,15 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-/// For what NCCL still sends to other ranks; then it is cut off. The program does not wait for it.
+/// How long NCCL may go on sending to other ranks before it is cut off. The program does not wait
+/// for it.
 constexpr auto finish_limit = 30s;
 constexpr auto finish_interval = 1ms;
-/// For whoever is inside; what is done there takes microseconds, but for what follows a failure.
+/// How long to wait for the thread inside NCCL. Most calls take microseconds, but those after a
+/// failure may not.
 constexpr auto busy_limit = 1s;
 
-/// Whether NCCL has sent all it had to, and is rid of the communicator.
+/// Lets NCCL send its remaining data and destroy the communicator; whether it did.
 bool finish(const NcclApi& nccl, NcclComm comm) {
   NcclResult result = nccl.comm_finalize(comm);
   for (const auto until = Clock::now() + finish_limit;
@@ -26,7 +28,7 @@ bool finish(const NcclApi& nccl, NcclComm comm) {
   return result == nccl_success && nccl.comm_destroy(comm) == nccl_success;
 }
 
-/// NCCL may say that it had failed before; there is nobody left to tell.
+/// Ends a communicator. NCCL may report an earlier failure, but nobody is left to be told.
 void end_comm(const Uses& uses, NcclComm comm, bool in_order) {
   const Current current(uses.devices.cuda, uses.context);
   if (in_order && finish(uses.nccl, comm)) return;
@@ -109,7 +111,7 @@ void CommHandle::revoke() {
   changed_.notify_all();
 }
 
-/// A group that is being made of it is given up with it, and comes to nothing.
+/// A group that is being made of this one is given up with it.
 bool CommHandle::revoke_by(std::function<NcclResult(NcclComm)> work) {
   NcclComm comm = nullptr;
   std::shared_ptr<Slot> slot;
@@ -133,7 +135,8 @@ bool CommHandle::revoke_by(std::function<NcclResult(NcclComm)> work) {
   return true;
 }
 
-/// Memory that NCCL writes to is kept until it cannot any more, when the communicator is gone.
+/// Takes the communicator out. Memory to which NCCL may write is kept until the communicator is
+/// gone.
 std::function<void()> CommHandle::take_out(bool in_order) {
   NcclComm const comm = std::exchange(comm_, nullptr);
   if (comm == nullptr) return nullptr;
@@ -165,7 +168,7 @@ bool CommHandle::end(bool in_order, Clock::duration limit) {
   if (work) hand_over(std::move(work));
   if (limit <= Clock::duration::zero()) return false;
   std::unique_lock lock(mutex_);
-  // A thread that is inside has to leave first.
+  // The thread inside NCCL has to leave first.
   if (!changed_.wait_until(lock, until, [this] { return ending_ != nullptr; })) return false;
   const auto ending = ending_;
   lock.unlock();

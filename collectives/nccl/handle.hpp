@@ -13,7 +13,7 @@
 
 namespace dlaunch::nccl {
 
-/// All it takes to use NCCL on a device. It lives as long as the process.
+/// The interfaces for using NCCL on a device. They live as long as the process.
 struct Uses {
   const NcclApi& nccl;
   const Devices& devices;
@@ -21,9 +21,9 @@ struct Uses {
   Reaper& reaper;
 };
 
-/// The place where NCCL puts a communicator that it makes of another one: in the background, when
-/// it is done or has failed. So the other one keeps it until nothing is written any more. A
-/// communicator that nobody has taken then is aborted.
+/// The place where NCCL writes a communicator that it makes of another one; it does so in the
+/// background, when it is done or has failed. So the other communicator keeps the place until
+/// nothing more is written. A communicator that nobody has taken by then is aborted.
 class Slot {
  public:
   explicit Slot(const Uses& uses) : uses_(uses) {}
@@ -32,7 +32,7 @@ class Slot {
   ~Slot();
 
   NcclComm* target() { return &made_; }
-  /// Nothing is written any more, and something was made.
+  /// Whether nothing more is written, and a communicator was made.
   void close() { closed_ = true; }
   bool is_closed() const { return closed_; }
   NcclComm take();
@@ -43,16 +43,16 @@ class Slot {
   std::atomic<bool> closed_{false};
 };
 
-/// An ncclComm. NCCL lets one thread at a time use it, and no thread while it is ended: so who
-/// wants it to end does not wait for who is inside, who does it when he leaves. For any number of
-/// threads.
+/// An ncclComm. NCCL lets one thread at a time use it, and none while it is being ended. So a
+/// thread that wants to end it does not wait for the thread inside NCCL, which ends it when it
+/// leaves. For any number of threads.
 class CommHandle : public std::enable_shared_from_this<CommHandle> {
  public:
   explicit CommHandle(const Uses& uses) : uses_(uses) {}
   CommHandle(const CommHandle&) = delete;
   CommHandle& operator=(const CommHandle&) = delete;
 
-  /// The one thread that is inside NCCL with it, or nobody.
+  /// The right of one thread to be inside NCCL with it; may be empty.
   class Inside {
    public:
     Inside() = default;
@@ -71,38 +71,38 @@ class CommHandle : public std::enable_shared_from_this<CommHandle> {
     CommHandle* handle_ = nullptr;
     NcclComm comm_ = nullptr;
   };
-  /// Waits for who is inside; nobody's where there is no communicator, or it was ended.
+  /// Waits for the thread inside; empty if there is no communicator, or it was ended.
   Inside enter();
-  /// The same of one that may have been revoked; nobody's, too, where that is still going on.
+  /// The same for one that may have been revoked; empty also while the revoke is under way.
   Inside enter_revoked();
   /// The same without waiting. `is_gone`: it was aborted.
   Inside try_enter(bool& is_gone);
 
   void put(NcclComm comm);
-  /// For who is inside: where NCCL writes to from now on. Kept until close_slot(). False where
-  /// there is such a one already.
+  /// For the thread inside: keeps the place to which NCCL writes from now on, until close_slot().
+  /// False if there is such a place already.
   bool keep(const std::shared_ptr<Slot>& slot);
-  /// NCCL has done what it was asked for.
+  /// NCCL is done with the slot.
   void close_slot();
 
-  /// There is one, and it was not aborted.
+  /// Whether there is a communicator that was not aborted.
   bool is_there();
-  /// From now on nobody enters but by enter_revoked().
+  /// From now on only enter_revoked() succeeds.
   void revoke();
-  /// The same, and `work` is done with it by another thread, which is inside meanwhile. False where
-  /// there is nothing to do it with.
+  /// The same, and another thread, which is inside meanwhile, does `work` with the communicator.
+  /// False if there is none.
   bool revoke_by(std::function<NcclResult(NcclComm)> work);
-  /// The result of that; nccl_success if there was none.
+  /// The result of that work; nccl_success if there was none.
   NcclResult revoked_with() const { return revoked_with_; }
-  /// It is aborted, soon; nobody waits for that.
+  /// Aborts the communicator soon, without waiting.
   void abort();
-  /// `in_order`: nothing is under way, and what other ranks have still to get of this one is sent
-  /// before; else, or where that takes long, it is aborted. True if it is over within that time.
+  /// Ends it. `in_order`: nothing is under way, and data for other ranks is sent first. Otherwise,
+  /// or if that takes long, it is aborted. True if it is over within that time.
   bool end(bool in_order, std::chrono::steady_clock::duration limit);
 
  private:
   void leave();
-  /// With the mutex held; what is returned is to be called without it.
+  /// To be called with the mutex held; the returned function is to be called without it.
   std::function<void()> take_out(bool in_order);
   void hand_over(std::function<void()> work);
 

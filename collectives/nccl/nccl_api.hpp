@@ -45,7 +45,7 @@ struct NcclUniqueId {
   char internal[128];
 };
 
-/// As it was in 2.18: a later library takes what lies behind `size` for not given.
+/// As in 2.18: a later library takes fields beyond `size` as not given.
 struct NcclConfig {
   static constexpr int undefined = INT_MIN;
 

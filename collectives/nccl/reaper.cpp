@@ -14,7 +14,7 @@ void Reaper::Task::run() noexcept {
   try {
     std::exchange(work_, nullptr)();
   } catch (...) {
-    // Out of memory, or whatever ended it: nobody waits for its result.
+    // Whatever the failure, such as a lack of memory: nobody waits for the result.
   }
   const std::lock_guard lock(mutex_);
   done_ = true;

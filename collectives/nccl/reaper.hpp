@@ -11,19 +11,19 @@
 
 namespace dlaunch::nccl {
 
-/// Threads for what takes NCCL as long as it likes: to end a communicator it waits until every
-/// graph is gone that has calls of it. Nobody else waits for longer than he wants to. The threads
-/// are nobody's, so a process that ends does not wait for them either; hence a Reaper lives as long
-/// as the process. For any number of threads.
+/// Threads for NCCL calls of unlimited length: to end a communicator NCCL waits until every graph
+/// with calls of it is gone. Callers wait only as long as they want to. The threads are detached,
+/// so the end of the process does not wait for them either; therefore a Reaper lives as long as the
+/// process. For any number of threads.
 class Reaper {
  public:
-  /// At once; what comes beyond waits for its turn.
+  /// The most threads at a time; further tasks wait for their turn.
   static constexpr std::size_t threads_max = 64;
 
   class Task {
    public:
     explicit Task(std::function<void()> work) : work_(std::move(work)) {}
-    /// Whether it is done within that time.
+    /// Waits; whether the task is done within that time.
     bool wait_for(std::chrono::steady_clock::duration limit);
 
    private:
@@ -36,7 +36,7 @@ class Reaper {
     bool done_ = false;
   };
 
-  /// `work` does not throw. If there cannot be a thread, it is done here and now.
+  /// Starts `work`, which must not throw. If no thread can be made, it is done here and now.
   std::shared_ptr<Task> run(std::function<void()> work);
 
  private:

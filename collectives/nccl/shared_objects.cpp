@@ -7,7 +7,7 @@
 namespace dlaunch::nccl {
 namespace {
 
-/// The first one with ncclCommSplit, and with a configuration of today's beginning.
+/// The first version with ncclCommSplit, and with a configuration that begins as today's.
 constexpr int version_min = 21800;
 
 /// One loaded library, and how its functions are found.

@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
-/// What is to be known of element types, beside their kernels (lanes.hpp, scalar.cpp).
+/// The properties of element types, except their kernels (lanes.hpp, scalar.cpp).
 namespace dlaunch {
 
 enum class ElementKind : std::uint8_t { integer, boolean, floating, complex };
@@ -18,9 +18,9 @@ struct ElementType {
   DType dtype{};
   const char* name = "";
   ElementKind kind{};
-  DType accumulated{};  ///< The type in which a fold keeps what has come together so far.
-  DType part{};         ///< That of a complex number's two parts; else the type itself.
-  double off_max = 0;   ///< How far the mean of some values may be off, relatively.
+  DType accumulated{};  ///< The type in which a fold accumulates.
+  DType part{};         ///< A complex number's part; else the type itself.
+  double off_max = 0;   ///< The largest relative error of a mean.
   bool in_nccl = true;  ///< NCCL reduces it.
 };
 inline constexpr auto element_types = std::to_array<ElementType>({

@@ -1,11 +1,11 @@
 #pragma once
 
 // Vectors, and the elements of tensors in them, for one set of instructions: that of the file which
-// includes this one. Everything is in an unnamed namespace and nothing of the standard library's
-// templates is used, for a function with a name known to the linker might be taken from a file
-// whose instructions the processor does not have. Arithmetic is on GCC's and Clang's vector types,
-// which the compiler splits where the processor's are narrower. The files are compiled without
-// contraction: a product and a sum in one instruction round once where others round twice.
+// includes this one. Everything is in an unnamed namespace, and no templates of the standard
+// library are used: the linker might take a named function from a file whose instructions the
+// processor does not have. Arithmetic is on GCC's and Clang's vector types, which the compiler
+// splits where the processor's are narrower. The files are compiled without contraction: a product
+// and a sum in one instruction round once where others round twice.
 
 #include <cstddef>
 #include <cstdint>
@@ -18,11 +18,11 @@
 #endif
 
 #if defined(__GNUC__) && !defined(__clang__)
-// Vector types lose their attribute as template arguments, it says; as its arguments, they do not.
+// GCC warns that vector types lose their attribute as template arguments; here they do not.
 #pragma GCC diagnostic ignored "-Wignored-attributes"
 #endif
 
-/// A vector that is passed to a function that is not inlined has no calling convention of its own.
+/// Functions are inlined always, since vectors have no stable calling convention.
 #define DLAUNCH_INLINE inline __attribute__((always_inline))
 
 namespace dlaunch::kernels {
@@ -61,7 +61,7 @@ DLAUNCH_INLINE V load(const std::byte* from) {
   __builtin_memcpy(&value, from, sizeof value);
   return value;
 }
-/// Values, not bits.
+/// Converts values, not bits.
 template <class To, int n, class From>
 DLAUNCH_INLINE Lanes<To, n> convert(From from) {
   if constexpr (n == 1) {
@@ -76,7 +76,7 @@ DLAUNCH_INLINE Lanes<To, n> convert(From from) {
 // enter<n> makes `parts` accumulators of n lanes each of the n * parts elements at `from`, and
 // leave<n> the elements of the accumulators. One does the same for a single element, with n = 1.
 
-/// Those which are accumulated in themselves.
+/// Types that are accumulated in themselves.
 template <class T>
 struct Plain {
   using Stored = T;
@@ -93,7 +93,8 @@ struct Plain {
   }
 };
 
-/// Signed, as not every processor compares unsigned numbers; both are less than 2^31.
+/// Compared as signed numbers, since not every processor compares unsigned ones; both are less than
+/// 2^31.
 template <int n>
 DLAUNCH_INLINE auto exceeds(Lanes<std::uint32_t, n> a, std::int32_t b) {
   return bits_as<Lanes<std::int32_t, n>>(a) > b;
@@ -138,7 +139,7 @@ struct Bfloat {
 
 #if defined(__F16C__) || defined(__aarch64__)
 
-/// The processor keeps a NaN's upper bits, where float16 has but one NaN of each sign.
+/// The processor keeps a NaN's upper bits; float16 here has one NaN of each sign.
 template <class V>
 DLAUNCH_INLINE V one_nan(V half) {
   return (half & 0x7fff) > 0x7c00 ? (half & 0x8000) | 0x7e00 : half;
@@ -178,7 +179,7 @@ struct Half {
     return bits_as<Lanes<float, 4>>(vcvt_f32_f16(bits_as<float16x4_t>(half)));
 #else
 #if defined(__AVX512F__)
-    // The forms without a mask read what GCC 12 takes for uninitialized.
+    // Masked forms are used: GCC 12 believes that the others read uninitialized memory.
     if constexpr (n == 16) {
       return bits_as<Lanes<float, 16>>(_mm512_maskz_cvtph_ps(0xffff, bits_as<__m256i>(half)));
     }

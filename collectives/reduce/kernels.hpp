@@ -11,7 +11,7 @@
 /// tests.
 namespace dlaunch::kernels {
 
-/// One reduction: what a kernel needs to know.
+/// One reduction, as a kernel needs it.
 struct Job {
   const std::byte* const* inputs;
   std::size_t ranks;  ///< At least 1.
@@ -27,15 +27,15 @@ struct Found {
   std::uint8_t lanes = 1;  ///< Elements of the kernel in one of the type.
 };
 
-/// How ranks' elements are associated. The order of ranks is kept either way.
+/// The association of ranks' elements. The order of ranks is kept either way.
 enum class Association : std::uint8_t {
   left,   ///< ((0 + 1) + 2) + 3
   pairs,  ///< (0 + 1) + (2 + 3): neighbours at distance 1, then 2, 4...
 };
 
-/// The kernel of a reduction of a type that is not complex; null where it makes no sense, is the
+/// The kernel of a reduction of a type that is not complex; null if it makes no sense, is the
 /// program's own, or is a mean of integers. Baseline runs on every processor of its architecture;
-/// the others are there on x86-64 alone.
+/// the others exist on x86-64 only.
 Kernel find_baseline(ReduceOp op, DType dtype, Association association);
 Kernel find_avx2(ReduceOp op, DType dtype, Association association);
 Kernel find_avx512(ReduceOp op, DType dtype, Association association);

@@ -10,7 +10,7 @@
 #include <type_traits>
 
 #if defined(__GNUC__) && !defined(__clang__)
-// It does not see that a place of the binary counter is filled before it is read.
+// GCC does not see that each place of the binary counter is filled before it is read.
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #endif
 
@@ -20,12 +20,12 @@ namespace {
 /// Vectors reduced side by side: enough to keep the loads of one source busy while the pointer to
 /// the next is fetched, few enough to stay in registers.
 constexpr int tile_vectors = 4;
-/// More ranks than this have no numbers.
+/// Enough for any number of ranks.
 constexpr int association_depth = 32;
 
-// ---- Operations: of two accumulators, and what is done before and after. ----
+// ---- Operations: on two accumulators, with steps before and after. ----
 
-/// What an operation knows beside the elements.
+/// The parameters of an operation.
 template <class S>
 struct Known {
   S factor;
@@ -111,7 +111,7 @@ struct Truths {
     return value;
   }
 };
-/// What is done bit by bit with integers is done so with truths.
+/// Bitwise operations on integers serve truths, too.
 template <class Bitwise>
 struct Logical : Truths {
   template <class V>
@@ -122,7 +122,7 @@ struct Logical : Truths {
 
 // ---- The loops. ----
 
-/// Past the caches; `to` is aligned.
+/// Writes past the caches; `to` is aligned.
 template <class V>
 DLAUNCH_INLINE void stream(std::byte* to, V value) {
 #if defined(__AVX512F__)
@@ -221,8 +221,8 @@ class Fold {
       }
       return all;
     } else {
-      // A binary counter: what waits at depth d is the reduction of 2^d ranks, behind all the ranks
-      // of the greater depths.
+      // A binary counter: the entry at depth d is the reduction of 2^d ranks, which follow all
+      // ranks of greater depths.
       T waiting[association_depth];
       for (std::size_t rank = 0; rank < job_.ranks; ++rank) {
         T last = enter<E, n, vectors>(rank);

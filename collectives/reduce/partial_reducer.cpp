@@ -8,11 +8,13 @@
 namespace dlaunch {
 namespace {
 
-/// So much of each input is prepared at a time: all inputs' together stay in the first-level cache.
+/// The part of each input that is prepared at a time: the parts of all inputs together stay in the
+/// first-level cache.
 constexpr std::size_t block_elements = 512;
 constexpr std::size_t element_bytes_max = 16;
 
-/// A custom operation knows how it accumulates, and we do not.
+/// The accumulator's type. A custom operation accumulates in its own way, so its partials keep the
+/// dtype.
 DType accumulated(const Reducer& whole) {
   const bool is_ours = traits_of(whole.reduction().op()).needs != Needs::function;
   return is_ours ? element_type(whole.dtype()).accumulated : whole.dtype();
@@ -54,7 +56,7 @@ void divide(std::byte* values, std::size_t count, int ranks) {
   }
 }
 
-/// Means are of floats alone here; those of complex numbers are their parts'.
+/// Divides for a mean, which here is of floats or of complex numbers' parts.
 void divide(DType dtype, std::byte* values, std::size_t count, int ranks) {
   const DType part = element_type(dtype).part;
   const std::size_t parts = count * (size_of(dtype) / size_of(part));

@@ -9,10 +9,10 @@
 
 namespace dlaunch {
 
-/// A reduction that is made in several places. The ranks' result so far is a *partial*: of the type
-/// in which elements are accumulated (f32 for 16-bit floats, which are rounded at the end alone),
-/// with factors applied, and not yet divided. Reduced on from rank to rank, the result has the bits
-/// of the one reduction of all. For one thread.
+/// A reduction that is made in several places. The result of some ranks is a *partial*: it has the
+/// type in which elements are accumulated (f32 for 16-bit floats, which are rounded only at the
+/// end), factors are applied, and it is not divided yet. Passed on from rank to rank, it ends with
+/// the same bits as one reduction of all. For one thread.
 class PartialReducer {
  public:
   /// For a reduction whose freedom is not none; `whole` and its reduction are borrowed.
@@ -22,11 +22,11 @@ class PartialReducer {
 
   /// The bytes of one element of a partial.
   std::size_t element_bytes() const { return joining_.element_bytes(); }
-  /// Elements are partials, and the last partial is the result.
+  /// Whether elements are partials, and the last partial is the result.
   bool is_plain() const {
     return convert_.widen == nullptr && !has_factor_ && !divides_ && !is_truth_;
   }
-  /// A partial lies in as many bytes as an element.
+  /// Whether a partial has as many bytes as an element.
   bool fits_in_place() const { return element_bytes() == whole_.element_bytes(); }
 
   /// out = partial op inputs[0] op inputs[1]..., from left to right: a partial. `partial` may be

@@ -14,7 +14,7 @@ namespace {
 using kernels::Association;
 using kernels::Found;
 using kernels::Kernel;
-/// Tell orders apart; any numbers would do.
+/// Arbitrary numbers that tell orders apart.
 constexpr std::uint64_t canonical_hash = 0x63616e6f6e696361U;
 constexpr std::uint64_t any_order_hash = 0x616e796f72646572U;
 
@@ -45,7 +45,7 @@ Found find(ReduceOp op, DType dtype, Association association, Instructions instr
   return {find_plain(op, dtype, association, instructions), 1};
 }
 
-/// Small calls look here, and take less time than finding would.
+/// The kernels that were found, for small calls: a look here takes less time than finding.
 struct Best {
   Best() {
     const Instructions instructions = best_instructions();
@@ -95,7 +95,7 @@ Instructions best_instructions() noexcept {
       __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq")) {
     return Instructions::avx512;
   }
-  // Every processor with AVX2 has F16C.
+  // F16C is not checked: every processor with AVX2 has it.
   if (__builtin_cpu_supports("avx2")) return Instructions::avx2;
 #endif
   return Instructions::baseline;

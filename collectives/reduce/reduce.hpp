@@ -14,7 +14,7 @@
 
 namespace dlaunch {
 
-/// Which of the processor's instructions a reduction uses; the result has the same bits with each.
+/// The set of instructions that a reduction uses; the result has the same bits with each.
 enum class Instructions : std::uint8_t { baseline, avx2, avx512 };
 /// The best that this processor has. AVX-512 only where it came with VBMI2: earlier processors slow
 /// down for it.
@@ -23,7 +23,7 @@ Instructions best_instructions() noexcept;
 /// A hash of what ranks must have in common, beside the operation, for their reductions to be the
 /// same: the factor, the name, the order. 0 if there is nothing.
 std::uint64_t hash_of_special(const Reduction& reduction);
-/// They have nothing of the kind.
+/// Such a reduction has nothing of the kind.
 inline bool is_plain(const Reduction& reduction) {
   return is_all(reduction.op()) && !reduction.is_canonical() && !reduction.is_any_order();
 }
@@ -31,7 +31,7 @@ inline std::uint64_t hash_of(const Reduction& reduction) {
   return is_plain(reduction) ? 0 : hash_of_special(reduction);
 }
 
-/// How a result is written.
+/// The way in which a result is written.
 enum class Stores : std::uint8_t {
   cached,
   /// `out` goes past the caches: for results far larger than they are, that are not read soon.
@@ -42,7 +42,8 @@ enum class Stores : std::uint8_t {
 /// nothing, and applying it neither, unless the reduction is the program's own.
 class Reducer {
  public:
-  /// `reduction` is borrowed for the reducer's life. Error{misuse} with what objection() says.
+  /// `reduction` is borrowed for the reducer's life. Throws Error{misuse} with objection()'s
+  /// sentence.
   Reducer(const Reduction& reduction, DType dtype, bool truncate_mean)
       : reduction_(reduction),
         found_(kernels::find_best(reduction.op(), dtype, association_of(reduction))),
@@ -51,7 +52,7 @@ class Reducer {
     if (found_.kernel == nullptr) [[unlikely]]
       find_other(truncate_mean);
   }
-  /// The same by those instructions.
+  /// The same with the given instructions.
   Reducer(const Reduction& reduction, DType dtype, bool truncate_mean, Instructions instructions);
 
   /// Why this operation makes no sense for this type, naming both; nullopt if it does.

@@ -8,17 +8,17 @@
 #include <cstddef>
 #include <cstdint>
 
-/// What is to be known of reductions, beside their kernels (lanes.hpp, scalar.cpp).
+/// The properties of reductions, except their kernels (lanes.hpp, scalar.cpp).
 namespace dlaunch {
 
 /// How far a reduction may be taken apart without its bits changing.
 enum class Freedom : std::uint8_t {
   none,        ///< One reduction of all ranks' own data.
-  extends,     ///< The ranks before first, then the next ones onto what they came to.
+  extends,     ///< The first ranks first, then the next ones onto their result.
   neighbours,  ///< Any ranks in a row first, in the order of ranks.
   any,         ///< Any ranks first, in any order.
 };
-/// Whether a reduction that may be taken apart so far may be taken apart as far as `needed`.
+/// Whether a reduction with this freedom has the `needed` one.
 constexpr bool allows(Freedom freedom, Freedom needed) noexcept {
   switch (needed) {
     case Freedom::none:
@@ -33,7 +33,7 @@ constexpr bool allows(Freedom freedom, Freedom needed) noexcept {
   return false;
 }
 
-/// What a reduction is made of, beside its operation.
+/// The parameter of a reduction, besides its operation.
 enum class Needs : std::uint8_t { nothing, factor, function };
 
 /// Whether an operation makes sense for elements of a kind, and why not.
@@ -53,14 +53,15 @@ struct ReduceOpTraits {
       "unknown reduction";  ///< A number read off the wire may be newer than this build.
   Needs needs = Needs::nothing;
   Sense integer = Sense::good, boolean = Sense::good, floating = Sense::good, complex = Sense::good;
-  /// In the order of ranks: of integers and booleans, and of numbers that are rounded.
+  /// The freedom, if the order of ranks is kept: for integers and booleans, and for numbers that
+  /// are rounded.
   Freedom whole = Freedom::any, rounded = Freedom::extends;
-  bool joins_by_sum = false;  ///< What some ranks came to is added; else reduced like elements.
+  bool joins_by_sum = false;  ///< Partial results are added; else they are reduced like elements.
   bool is_by_parts = false;   ///< A complex number is reduced as its two parts are.
   bool is_truth = false;      ///< Elements count as 0 or 1, and an element of one rank, too.
   bool in_nccl = true;        ///< NCCL has it.
 };
-/// The order of operands alone says which of two zeros, or of two NaNs, wins.
+/// Only the order of operands decides which of two zeros, or NaNs, wins.
 constexpr ReduceOpTraits choosing(ReduceOp op, const char* name) {
   return {.op = op, .name = name, .complex = Sense::no_order, .rounded = Freedom::neighbours};
 }
@@ -84,7 +85,8 @@ inline constexpr auto reduce_ops = std::to_array<ReduceOpTraits>({
     {.op = ReduceOp::product, .name = "product"},
     choosing(ReduceOp::min, "min"),
     choosing(ReduceOp::max, "max"),
-    // A mean of integers is divided where their sum is, which may take more bits than an element.
+    // A mean of integers is divided where the sum is made, which may take more bits than an
+    // element.
     {.op = ReduceOp::mean,
      .name = "mean",
      .integer = Sense::truncates,
@@ -145,8 +147,8 @@ constexpr Sense sense_of(ReduceOp op, DType dtype) noexcept {
   return Sense::good;
 }
 
-/// Whether the operation, which is known, is all there is to such a reduction; false for none.
-/// Small calls ask, so it is a bit of a constant.
+/// Whether a reduction with this (known) operation has no other parameter; false for no operation.
+/// A bit in a constant, since small calls ask.
 constexpr bool is_all(ReduceOp op) noexcept {
   constexpr std::uint32_t alone = [] {
     std::uint32_t bits = 0;

@@ -21,8 +21,8 @@ struct BucketMemory {
   }
 };
 
-/// The place of a reducer's gradients: what is done with them there, and in which order with their
-/// sums. For one thread.
+/// The place of a reducer's gradients: the work on them there, ordered with their sums. For one
+/// thread.
 class BucketSite {
  public:
   virtual ~BucketSite() = default;
@@ -31,14 +31,14 @@ class BucketSite {
   virtual BucketMemory allocate(std::size_t bytes) = 0;
   virtual void clear(std::byte* memory, std::size_t bytes) = 0;
   virtual void copy(const std::byte* from, std::byte* to, std::size_t bytes) = 0;
-  /// A gradient into its bucket, where it may be already.
+  /// Puts a gradient into its bucket, where it may already be.
   virtual void put(const ConstTensorView& gradient, std::byte* to, double factor) = 0;
   virtual void take(const std::byte* from, const TensorView& gradient) = 0;
-  /// The sum of all ranks' buckets; times `factor` where put() did not see to it.
+  /// Starts the sum of all ranks' buckets; multiplies by `factor` unless put() has done so.
   virtual Work start_sum(const TensorView& bucket, double factor, Options options) = 0;
-  /// Later work here is done after that sum.
+  /// Orders later work here behind that sum.
   virtual void await(Work& sum) = 0;
-  /// Until everything is done that was asked for here, before memory is given back.
+  /// Waits until all work here is done, before memory is given back.
   virtual void finish() = 0;
 };
 

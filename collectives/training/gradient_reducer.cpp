@@ -7,7 +7,7 @@
 namespace dlaunch {
 
 
-/// What a rank without inputs does for the reducer.
+/// The hook by which a rank without inputs takes part for the reducer.
 class GradientReducer::Shadow final : public JoinHook {
  public:
   explicit Shadow(GradientReducer& reducer) : reducer_(reducer), state_(*reducer.state_) {}
@@ -22,7 +22,7 @@ class GradientReducer::Shadow final : public JoinHook {
         if (begin()) state_.site->clear(state_.memory.data(), state_.memory.size_bytes());
         return;
       case IterationPart::end:
-        // Other joinables, an optimizer, may go on with these gradients.
+        // Other joinables, such as an optimizer, may go on with these gradients.
         return end(true);
       default: {
         const auto bucket = static_cast<std::size_t>(part - IterationPart::first_bucket);
@@ -69,7 +69,7 @@ GradientReducer::GradientReducer(Communicator& communicator, std::vector<Paramet
   training::spread(own, values, 0, options);
 }
 
-/// In a forked child what is under way goes on in the parent, and so does a device.
+/// In a forked child nothing is ended: the calls under way, and the device, are the parent's.
 GradientReducer::~GradientReducer() {
   if (state_ && !state_->home.is_here()) static_cast<void>(state_.release());
 }

@@ -12,7 +12,7 @@ namespace dlaunch {
 namespace {
 
 
-/// So many iterations more than this rank had are worth a word.
+/// The number of shadowed iterations after which this rank says so.
 constexpr long shadows_max_silent = 1000;
 
 Joinable& first_of(std::span<Joinable* const> joinables) {
@@ -141,7 +141,7 @@ void Join::shadow() {
       continue;
     }
     group_->settle(is_last);
-    // A rank that is in an inner join goes on; this one may be shadowing again.
+    // A rank in an inner join goes on, and this one may be shadowing again.
     if (news.deepest == group_->depth()) return;
     is_last = true;
   }

@@ -46,7 +46,7 @@ std::shared_ptr<JoinGroup> JoinGroup::of(Communicator& communicator) {
   return group;
 }
 
-/// Its end is not the communicator's.
+/// The group's end does not end the communicator.
 JoinGroup::~JoinGroup() {
   if (!communicator_.state_->is_forked()) communicator_.state_.reset();
 }
@@ -127,7 +127,8 @@ constexpr const char* began_different =
     "join: the ranks with inputs began different things, and each of them uses its joinables in "
     "the same order";
 
-/// Equal numbers, and only those, have n times the sum of squares equal to the square of the sum.
+/// Whether all announce one number: only for equal numbers is n times the sum of squares the square
+/// of the sum.
 bool is_one_thing(const JoinGroup::Words& sum) {
   const std::uint64_t count = sum[0], code = count == 0 ? 0 : sum[1] / count;
   return code * count == sum[1] && count * sum[2] == sum[1] * sum[1];
@@ -172,7 +173,7 @@ std::string JoinGroup::two_sides(std::optional<std::int64_t> kind, const std::st
   return told;
 }
 
-/// All ranks see it at the same time, so they tell each other more.
+/// All ranks notice a difference in the same call, so they can tell each other more.
 JoinGroup::News JoinGroup::met(const Words& sum, std::optional<std::int64_t> mine) {
   if (is_one_thing(sum)) return news_of(sum);
   const auto joinable = mine.value_or(0) / parts_max, part = mine.value_or(0) % parts_max;

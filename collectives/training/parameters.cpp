@@ -14,7 +14,7 @@
 namespace dlaunch::training {
 namespace {
 
-/// Views of so many bytes travel alone, smaller ones in chunks of up to as many.
+/// Larger views travel alone, smaller ones in chunks of up to so many bytes.
 constexpr std::size_t chunk_bytes = std::size_t{1} << 20;
 
 bool has_mean(DType dtype) { return !Reducer::objection(ReduceOp::mean, dtype, false); }
@@ -31,7 +31,7 @@ std::string place_text(int device) {
   return device < 0 ? "in host memory" : "on CUDA device " + std::to_string(device);
 }
 
-/// Why these are not all in one place, or not as they must be there.
+/// Why these are not all in one place, or are invalid there.
 std::optional<std::string> objection_to_places(std::span<const Parameter> parameters,
                                                std::span<const TensorView> buffers) {
   const int device = device_of(parameters);
@@ -69,7 +69,7 @@ std::string shape_text(const Parameter& parameter) {
   return "[" + text + "]";
 }
 
-/// Why this rank's cannot be trained.
+/// Why this rank's parameters cannot be trained.
 std::optional<std::string> objection(std::span<const Parameter> parameters,
                                      std::span<const TensorView> buffers) {
   for (std::size_t i = 0; i < parameters.size(); ++i) {
@@ -103,7 +103,7 @@ std::optional<std::string> objection(std::span<const Parameter> parameters,
   return objection_to_places(parameters, buffers);
 }
 
-/// One line for everything that ranks must have in common.
+/// A line for each thing that ranks must have in common.
 Tree::List describe(std::span<const Parameter> parameters, std::span<const TensorView> buffers,
                     const ReducerSettings& settings) {
   Tree::List lines;
@@ -148,7 +148,7 @@ void check_parameters(Communicator& communicator, std::span<const Parameter> par
   const std::string call = " in the reducer's broadcast_object #" + std::to_string(group.number());
   const std::string me = "rank " + std::to_string(communicator.rank());
   const auto differs = std::mismatch(first.begin(), first.end(), mine.begin(), mine.end());
-  // The lowest is told: what is wrong in itself before what differs, early before late.
+  // The lowest is reported: errors before differences, earlier ones first.
   std::int64_t key = nothing_wrong;
   std::string sentence;
   if (const auto wrong = objection(parameters, buffers)) {

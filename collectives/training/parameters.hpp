@@ -16,9 +16,9 @@ std::string name_of(std::span<const Parameter> parameters, std::size_t index);
 /// The device on which they lie; -1: host memory.
 int device_of(std::span<const Parameter> parameters);
 
-/// All ranks have these parameters, buffers and settings, and they can be trained; else
-/// Error{mismatch} or Error{misuse} on all ranks, with the first that differs, or is wrong. Called
-/// by all ranks, with the options of its collectives.
+/// Checks that all ranks have the same parameters, buffers and settings, and that they can be
+/// trained; otherwise Error{mismatch} or Error{misuse} on all ranks, with the first difference or
+/// error. Called by all ranks, with the options of its collectives.
 void check_parameters(Communicator& communicator, std::span<const Parameter> parameters,
                       std::span<const TensorView> buffers, const ReducerSettings& settings,
                       const Options& options, const JoinGroup& group);

@@ -11,7 +11,8 @@ namespace dlaunch {
 
 namespace {
 
-/// No two buckets, and no two gradients of different types, share what is fetched at once.
+/// The alignment at which two buckets, or gradients of different types, share no lines that are
+/// fetched together.
 constexpr std::size_t alignment = 128;
 
 constexpr std::size_t aligned(std::size_t bytes) {
@@ -51,7 +52,7 @@ GradientReducer::State::~State() {
     before.clear();
     site->finish();
   } catch (const Error&) {
-    // The device failed: there is nothing under way that uses the memory.
+    // The device has failed, so nothing under way uses the memory.
   }
 }
 
@@ -136,8 +137,8 @@ bool GradientReducer::State::meet(bool joined, bool wants_sum) {
   return sum != 0;
 }
 
-/// The order is the root's. A rank that was a shadow all the time has seen none, and proposes what
-/// there is.
+/// Makes the buckets anew in the root's order. A rank that was always a shadow has seen no order,
+/// and proposes the present one.
 void GradientReducer::State::rebuild(int root) {
   std::vector<std::size_t> proposed = std::exchange(order, {});
   std::vector<bool> is_in(parameters.size());
@@ -224,7 +225,7 @@ void GradientReducer::State::take_out(bool writes) {
   }
   before = std::move(works);
   works.clear();
-  // With one bucket there is no order.
+  // With one bucket the order does not matter.
   if (!is_rebuilt) rebuild_due = settings.rebuild_buckets && plan.size() > 1;
 }
 

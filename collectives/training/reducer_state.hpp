@@ -16,8 +16,8 @@
 
 namespace dlaunch {
 
-/// How an iteration is announced: as a whole, whose collectives follow in the order in which they
-/// always come; or, where other joinables may take turns with it, in pieces.
+/// The announcements of an iteration: as a whole, with its collectives in their usual order; or, if
+/// other joinables may take turns with it, in pieces.
 struct IterationPart {
   static constexpr int whole = 0;
   static constexpr int beginning = 1;
@@ -25,7 +25,7 @@ struct IterationPart {
   static constexpr int first_bucket = 3;  ///< The others count from it.
 };
 
-/// What a reducer's calls and its hook have in common: the buckets, and the collectives of an
+/// The state that a reducer's calls and its hook share: the buckets, and the collectives of an
 /// iteration, made by a rank with inputs or as a shadow.
 struct __attribute__((visibility("hidden"))) GradientReducer::State {
   State(Communicator& communicator, int number, JoinGroup& group, std::vector<Parameter> parameters,
@@ -36,23 +36,23 @@ struct __attribute__((visibility("hidden"))) GradientReducer::State {
 
   // ---- The collectives of an iteration, in their order. ----
 
-  /// Buckets in a new order where that is due, the source's buffers, whether gradients are summed:
-  /// returned. `joined`: there may be shadows.
+  /// Begins an iteration: buckets in a new order if that is due, then the source's buffers. Returns
+  /// whether gradients are summed. `joined`: there may be shadows.
   bool meet(bool joined, bool wants_sum);
-  /// The gradient, divided, into its bucket; the sums of buckets that are complete by it.
+  /// Puts a gradient, divided, into its bucket, and starts the sums of buckets that are complete.
   void put(std::size_t parameter);
   void put_zeros(std::size_t parameter);
   /// Starts the sums whose turn it is. In pieces, each is announced.
   void start_complete(bool in_pieces, const Joinable& reducer);
   /// Sums this bucket in place.
   Work start_sum(std::size_t bucket, std::span<std::byte> memory);
-  /// Which parameters somebody had a gradient for; with find_unused.
+  /// Finds the parameters for which some rank had a gradient; with find_unused.
   void compare_used();
-  /// After the sums: into the gradients, where `writes`.
+  /// Waits for the sums, and copies them to the gradients if `writes`.
   void take_out(bool writes);
   /// The shadow's share of all sums at once, which leaves the gradients as they are.
   void sum_zeros();
-  /// Everyone's parameters and buffers become those of this rank.
+  /// Sends this rank's parameters and buffers to everyone.
   void end_alike(int root);
 
   // ---- What it has. ----
@@ -73,7 +73,7 @@ struct __attribute__((visibility("hidden"))) GradientReducer::State {
   void lay_out(std::vector<std::vector<std::size_t>> buckets);
 
   Communicator& communicator;
-  const int number;  ///< As a joinable.
+  const int number;  ///< Its number as a joinable.
   JoinGroup& group;
   const std::vector<Parameter> parameters;
   const std::vector<TensorView> buffers;
@@ -87,25 +87,26 @@ struct __attribute__((visibility("hidden"))) GradientReducer::State {
   std::vector<Place> places;  ///< The places of the parameters' gradients.
   const std::unique_ptr<training::BucketSite> site;
   training::BucketMemory memory;
-  training::BucketMemory zeros;  ///< For sums of a shadow that may not touch `memory`.
+  training::BucketMemory zeros;  ///< Used in sums of a shadow that must not touch `memory`.
 
   bool syncs = true;                 ///< No NoSync lives.
   bool is_open = false;              ///< Between begin() and finish().
-  bool sums = false;                 ///< In this iteration.
-  bool in_pieces = false;            ///< In this iteration.
-  double factor = 1;                 ///< Makes sums means, in this iteration.
+  bool sums = false;                 ///< Whether this iteration sums.
+  bool in_pieces = false;            ///< Whether this iteration is announced in pieces.
+  double factor = 1;                 ///< The factor that turns this iteration's sums into means.
   std::vector<bool> is_put;          ///< One for each parameter.
   std::vector<std::size_t> missing;  ///< The number of gradients that each bucket lacks.
-  std::size_t next = 0;              ///< Bucket to be summed.
-  std::vector<std::uint8_t> used;    ///< Parameters: by this rank, then by any.
-  std::vector<std::size_t> order;    ///< Became ready, in the first iteration that sums.
+  std::size_t next = 0;              ///< The next bucket to be summed.
+  std::vector<std::uint8_t> used;    ///< Parameters used by this rank, later by any.
+  std::vector<std::size_t> order;    ///< Order of becoming ready, in the first iteration that sums.
   bool rebuild_due = false;
   bool is_rebuilt = false;
   std::deque<JoinGroup::Words> words;  ///< The announcements that are under way.
   std::vector<Work> announcements;
-  // The last members: whatever they borrow is there until they are done.
+  // The last members, so that everything they borrow outlives them.
   std::vector<Work> works;
-  std::vector<Work> before;  ///< The iteration before, which a device may still have to do.
+  /// The previous iteration's sums, which a device may still have to do.
+  std::vector<Work> before;
 
  private:
   int source(bool joined);

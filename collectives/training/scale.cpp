@@ -12,7 +12,7 @@
 namespace dlaunch::training {
 namespace {
 
-/// `Wide` is in what an element is multiplied.
+/// `Wide` is the type in which an element is multiplied.
 template <class T, class Wide>
 void scale_as(const ConstTensorView& from, std::byte* to, Wide factor) {
   const auto* in = static_cast<const T*>(from.data);

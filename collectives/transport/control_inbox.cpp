@@ -7,9 +7,10 @@
 namespace dlaunch::transport {
 namespace {
 
-/// Notices of either kind, also for communicators that this rank never makes; the oldest make room.
+/// The most notices of either kind, including those for communicators that this rank never makes;
+/// the oldest make room.
 constexpr std::size_t failures_max = 1024;
-/// For one communicator; a device's queue holds about as many.
+/// The most calls of one communicator; a device's queue holds about as many.
 constexpr std::size_t calls_max = 2048;
 constexpr std::size_t chains_max = 64;
 
@@ -43,7 +44,7 @@ bool ControlInbox::take(int from, const Header& header, BytesView payload) {
     case Kind::collective:
     case Kind::message:
     case Kind::taken:
-      return false;  // Data goes to the inbox, and whose it was hears of it by the links.
+      return false;  // Data goes to the inbox, and confirmations go through the links.
   }
   return false;
 }

@@ -21,12 +21,12 @@ struct Inquiry {
   std::uint64_t communicator = 0;
   std::uint64_t sequence = 0;
   Question question = Question::doing;
-  /// With Question::sent: what is asked for; its root is this rank in the communicator.
+  /// With Question::sent: the message in question; its root is this rank in the communicator.
   Header message = {};
   std::map<int, Answer> answers = {};
 };
 
-/// A call under way, as inquiries are answered with it.
+/// A call under way, with which inquiries are answered.
 struct UnderWay {
   Doing doing;
   std::string argument = {};  ///< What Argument::text() says of it.
@@ -40,28 +40,27 @@ struct ToldCall {
   Fingerprint call;
 };
 
-/// What ranks tell each other beside data: that a call failed, and what they are doing. Pure: no
-/// socket, no clock. Under the mesh's lock; has_failures and has_calls alone are free.
+/// The inbox of messages other than data: failures of calls, and ranks' activities. Pure: no
+/// socket, no clock. Under the mesh's lock; only has_failures and has_calls need none.
 class ControlInbox {
  public:
-  /// What came beside data. True for an inquiry, which is to be answered.
+  /// Takes such a message. True for an inquiry, which is to be answered.
   bool take(int from, const Header& header, BytesView payload);
   void take_failure(FailureNotice notice);
   /// This rank's communicator has ended: nobody will ask about it any more.
   void forget(std::uint64_t communicator);
-  /// Somebody told of a failure.
+  /// Whether some rank told of a failure.
   bool has_failures() const noexcept { return has_failures_; }
-  /// The failure of this communicator, of those that somebody told of, that concerns most calls;
-  /// the first of several such.
+  /// The reported failure of this communicator that concerns most calls; the first of several such.
   const FailureNotice* failure_of(std::uint64_t communicator) const;
-  /// Wrong arguments that somebody gave to this very call.
+  /// Reported wrong arguments of this very call.
   const FailureNotice* failure_of(std::uint64_t communicator, std::uint64_t sequence) const;
-  /// The last wrong arguments that somebody told of.
+  /// The last reported wrong arguments.
   const FailureNotice* wrong_arguments(std::uint64_t communicator) const;
 
-  /// A collective or a message. Dropped when too many of the communicator are kept.
+  /// Takes a collective or a message; drops it if too many of the communicator are kept.
   void take_call(std::uint64_t communicator, const ToldCall& call);
-  /// Somebody told of one that was not taken out.
+  /// Whether a reported call was not taken out yet.
   bool has_calls() const noexcept { return has_calls_; }
   /// Takes out the next message.
   std::optional<ToldCall> next_message(std::uint64_t communicator);
@@ -75,13 +74,13 @@ class ControlInbox {
 
   /// One call waits, and no other.
   bool is_alone() const { return activities_.size() == 1; }
-  /// Something was started, and goes on by itself. Free.
+  /// Whether started calls go on by themselves. Needs no lock.
   void note_started() noexcept { has_started_ = true; }
   bool has_started() const noexcept { return has_started_; }
 
   /// Tells a rank's waits apart.
   std::uint64_t next_wait() { return ++waits_; }
-  /// Dropped when too many are kept: they come again.
+  /// Takes a chain; drops it if too many are kept, since they come again.
   void take_chain(WaitChain chain);
   std::optional<WaitChain> next_chain();
 
@@ -91,7 +90,8 @@ class ControlInbox {
 
  private:
   std::map<std::uint64_t, FailureNotice> failures_;
-  std::deque<std::uint64_t> failed_in_order_;  ///< Their communicators, as they were told.
+  /// Their communicators, in the order of the reports.
+  std::deque<std::uint64_t> failed_in_order_;
   std::map<std::pair<std::uint64_t, std::uint64_t>, FailureNotice> wrong_arguments_;
   std::deque<std::pair<std::uint64_t, std::uint64_t>> wrong_in_order_;
   std::atomic<bool> has_failures_{false};

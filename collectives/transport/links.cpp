@@ -16,8 +16,8 @@
 namespace dlaunch::transport {
 namespace {
 
-/// Then all ranks hear of it by their agents, and whoever has no connection to them need not ask
-/// for an address to tell them: the store may be gone with whom is lost.
+/// Whether a rank is lost. Then all ranks hear of it from their agents, and this one need not look
+/// up addresses to tell them: the store may be gone with the lost rank.
 bool has_lost_some(const std::vector<PeerLoss>& losses) {
   return std::any_of(losses.begin(), losses.end(), [](const PeerLoss& loss) { return !loss.left; });
 }
@@ -96,7 +96,8 @@ void Links::add_transport(std::unique_ptr<Transport> transport) {
   transports_.push_back(std::move(transport));
 }
 
-/// Alone on its node, a rank has one for its flight ring only.
+/// Uses a granted segment, unless the rank is alone on its node: then it holds only the flight
+/// ring.
 void Links::share(const std::shared_ptr<Segment>& granted) {
   if (!granted || granted->size() < 2) return;
   const int local = granted->local_of(rank_);
@@ -132,7 +133,7 @@ void Links::post(Outgoing& message) {
     start_sending(queue, had_work);
   } catch (...) {
     if (message.is_synchronous) untaken_.erase(message.header.sequence);
-    queue.withdraw(message);  // Its owner does not know that it was posted.
+    queue.withdraw(message);  // Its owner does not know that it was queued.
     throw;
   }
 }
@@ -143,7 +144,8 @@ void Links::post_control(int to, const Header& header, Bytes payload) {
   const bool asks = queue.is_idle() && asks_store(to);
   if (asks && header.kind == Kind::failure && has_lost_some(losses_)) return;
   if (asks && (header.kind == Kind::failure || header.kind == Kind::inquiry)) {
-    // A lookup would wait for a store that is away. Our own address is in one that is not.
+    // A lookup would wait for an absent store. So our own address is looked up first, which a
+    // present store has.
     store_->wait(tcp_->own_key(), Clock::now());
   }
   const bool had_work = queue.has_work();
@@ -151,7 +153,8 @@ void Links::post_control(int to, const Header& header, Bytes payload) {
   start_sending(queue, had_work);
 }
 
-/// Others are told if messages of theirs may have left, too, or if there is more to poll for.
+/// Begins to send. Other threads are told if their messages may have left, too, or if there is more
+/// to poll for.
 void Links::start_sending(SendQueue& queue, bool had_work) {
   const bool is_first = queue.is_idle();
   if (is_first) choose(queue);
@@ -163,7 +166,7 @@ void Links::start_sending(SendQueue& queue, bool had_work) {
   if (had_work || queue.has_work()) tell_threads();
 }
 
-/// A queue that breaks of it takes the messages of others with it.
+/// Withdraws a message. If that breaks the queue, other messages in it fail, too.
 void Links::withdraw(Outgoing& message) {
   if (message.header.kind == Kind::message) untaken_.erase(message.header.sequence);
   if (message.state == Outgoing::State::sent) {
@@ -174,8 +177,8 @@ void Links::withdraw(Outgoing& message) {
   tell_threads();
 }
 
-/// Opens the queue by the first transport that leads there; not before it is known of those
-/// before it. Returns whether it is open.
+/// Opens the queue through the first transport that leads there, once it is known that earlier ones
+/// do not. Returns whether it is open.
 bool Links::choose(SendQueue& queue) {
   const int to = queue.to();
   bool has_asked = false;
@@ -231,7 +234,7 @@ bool Links::has_pending() const {
                      [](const SendQueue* queue) { return queue->has_messages(); });
 }
 
-/// What goes between it and this rank goes through memory. -1: any rank.
+/// Whether data between that rank and this one goes through memory. -1: any rank.
 bool Links::is_near(int rank) const {
   if (rank < 0) return !in_memory_.empty() && !has_connections();
   return std::any_of(in_memory_.begin(), in_memory_.end(), [&](const Transport* transport) {
@@ -241,7 +244,7 @@ bool Links::is_near(int rank) const {
 
 // ---- Receiving. ----
 
-/// It may have made room for a source that was held.
+/// Posts a receive, which may let a held source go on.
 void Links::post(Receive& receive) {
   inbox_.post(receive);
   tell_senders();
@@ -280,8 +283,8 @@ void Links::put_back(const Inbox::Apart& message) {
 
 // ---- Synchronous messages. ----
 
-/// Tells senders that their messages were received. A receive is complete only when that has left:
-/// the program may end behind it. Returns whether anything moved.
+/// Tells senders that their messages were received. A receive is complete only when this
+/// confirmation has left, since the program may end then. Returns whether anything moved.
 bool Links::tell_senders() {
   if (!inbox_.has_answering() && tellings_.empty()) return false;
   bool moved = false;
@@ -301,7 +304,7 @@ bool Links::tell_senders() {
     try {
       post(telling.message);
     } catch (const Error&) {
-      // There is no way to the sender, which hears of that by other ways.
+      // There is no way to the sender, which learns of that otherwise.
       telling.message.state = Outgoing::State::failed;
     }
   }
@@ -375,7 +378,7 @@ void Links::inquire(const std::vector<int>& ranks, Inquiry& inquiry) {
   header.argument = static_cast<std::uint64_t>(inquiry.question);
   bool store_answers = true;
   for (const int rank : ranks) {
-    // Without it, who has no connection yet is not asked.
+    // Without the store, ranks without a connection are not asked.
     if (!store_answers && out(rank).is_idle()) continue;
     try {
       post_control(rank, header, {});
@@ -398,7 +401,8 @@ const std::string* Links::end_of(int rank) const {
   return end->ended() ? &end->reason() : nullptr;
 }
 
-/// A message that has come and is held tells nothing of what is behind it.
+/// Whether a rank that ended may have left data. If a held message has come, what is behind it is
+/// not known.
 bool Links::has_left_something(int rank) const {
   const ReceivingEnd* end = in(rank);
   return end != nullptr && !inbox_.is_stalled(rank) && end->has_left_something();

@@ -43,15 +43,15 @@ namespace dlaunch::transport {
 
 /// The ranks of a world, linked as far as they have talked. For each rank that something is sent to
 /// it chooses the first of its transports that leads there: rings within a node whose ranks share a
-/// segment, else TCP. A receiver takes what comes. It moves messages and gathers news; what a call
-/// makes of the news is decided by Call.
+/// segment, else TCP. On the receiving side it takes messages from any transport. It moves messages
+/// and gathers news; Call decides what they mean for a call.
 ///
 /// Threads: any number may wait in it. A thread that uses it holds lock(), and reads only then what
 /// it has posted; step() releases the lock while it sleeps. rank, size and wake are free.
 /// Never hold the lock while computing: others' data would stand still.
 class Links final : private Sources, private LookLimit {
  public:
-  /// A transport that goes before those of its own.
+  /// An extra transport that is preferred to the built-in ones.
   using MakeTransport = std::function<std::unique_ptr<Transport>(const Surroundings& mesh)>;
 
   /// Takes or binds this rank's listener, and makes its address known if nobody did; the first mesh
@@ -60,7 +60,7 @@ class Links final : private Sources, private LookLimit {
   Links(const World& world, const FlightWords& words, const MakeTransport& first = nullptr);
   /// A mesh of its own for some of the world's ranks, who have agreed on its generation.
   Links(const World& world, const FlightWords& words, std::uint32_t generation);
-  /// In every generation that ranks agree on; those that they count do not come to it.
+  /// A bit that is set in every agreed generation; counted generations never reach it.
   static constexpr std::uint32_t derived = 0x8000'0000;
   Links(const Links&) = delete;
   Links& operator=(const Links&) = delete;
@@ -98,9 +98,9 @@ class Links final : private Sources, private LookLimit {
   bool post_now(Receive& receive) noexcept;
   void post(Outgoing& message);
   void withdraw(Receive& receive);
-  /// A synchronous one also after it has failed.
+  /// Withdraws a message; a synchronous one must be withdrawn even after it has failed.
   void withdraw(Outgoing& message);
-  // What the inbox says of messages that are set apart.
+  // The inbox's functions for messages that are set apart.
   void post_apart(Receive& receive, const Inbox::Apart& message);
   void put_back(const Inbox::Apart& message);
   /// The short ways; false: nothing was done, and the message must be posted. This one for a peer
@@ -110,20 +110,20 @@ class Links final : private Sources, private LookLimit {
   }
   /// For a message that is not long. Waits for a moment only.
   bool receive_now(Receive& receive);
-  /// The same for one that is there already, and without a system call.
+  /// The same for a message that is there already; makes no system call.
   bool receive_at_once(Receive& receive);
   /// A failure or an inquiry for a rank that is not connected yet throws what Store::wait throws
   /// where the store is away; it is not sent then.
   void post_control(int to, const Header& header, Bytes payload);
-  /// Does what can be done; if that is nothing, waits for something to do, or for another thread to
-  /// have done something, until `deadline` at most; the first moments awake, unless `spins` says
-  /// that the caller has waited like that before. Throws what Membership::losses throws.
+  /// Makes progress. If there is none, waits until there is, or until another thread has made some,
+  /// but not beyond `deadline`. The first moments are spent awake, unless `spins` is false because
+  /// the caller has already waited so. Throws what Membership::losses throws.
   void step(Clock::time_point deadline, bool spins = true);
-  /// Does what can be done, and waits for nothing.
+  /// Makes progress, and waits for nothing.
   void look();
-  /// The same again and again for a moment, where what is waited for goes through memory (to or
-  /// from `rank`; -1: any), until it `holds`. Whether it does. Where ranks share processors the one
-  /// that is waited for may need this one, and gets it after a few looks.
+  /// Repeats that for a moment until it `holds`, if the awaited data goes through memory (to or
+  /// from `rank`; -1: any). Returns whether it holds. Where ranks share processors, the awaited
+  /// rank may need this one, and gets it after a few looks.
   template <class Holds>
   bool look_awhile(int rank, const Holds& holds) {
     if (!is_near(rank)) return holds();
@@ -145,20 +145,20 @@ class Links final : private Sources, private LookLimit {
   /// more, or it is to stop: true. False where somebody calls, or has since it was asked before.
   /// `wakes`: a descriptor that wakes it when it becomes readable.
   bool attend(const std::stop_token& stop, int wakes);
-  /// Somebody's messages are not complete.
+  /// Whether some messages are not complete.
   bool has_pending() const;
   ProgressLock& progress_lock() { return progress_lock_; }
-  /// Looks for more from this rank's connection, and sends what is to be sent, for a moment without
-  /// sleeping, where ranks do not outnumber the processors; true if something moved.
+  /// Reads from this rank's connection and sends queued data, for a moment without sleeping, if
+  /// ranks do not outnumber the processors; true if something moved.
   bool look_for(int from);
   /// Ends every step() that waits.
   void wake() noexcept;
   /// An eventfd for the program, which reads it: written whenever something has moved, and
   /// when it is made. Always the same one. Throws Error{internal}.
   int descriptor();
-  /// Writes it, where there is one. Free, as wake.
+  /// Writes it, if there is one. Needs no lock, like wake.
   void tell_program() noexcept;
-  /// Ranks share processors: one that looks again and again yields between.
+  /// Whether ranks share processors, so that a rank that looks again and again has to yield.
   bool is_crowded() const { return crowded_; }
 
   // ---- News. ----
@@ -168,16 +168,17 @@ class Links final : private Sources, private LookLimit {
   /// Nothing more can come from this rank: it ended its way to us, or never made one and ended
   /// ours to it. The reason, null if more may come.
   const std::string* end_of(int rank) const;
-  /// Calls `visit` with each rank from which or to which anything has gone, with some twice. Of
-  /// others no end is known.
+  /// Calls `visit` with each rank from which or to which anything has gone, with some ranks twice.
+  /// No end is known of any other rank.
   template <class Visit>
   void visit_known_ranks(Visit visit) const {
     for (const auto& in : ins_) visit(in.rank);
     for (const auto& out : outs_) visit(out.rank);
   }
-  /// Messages that it sent before it ended may still come: its way to us is open and is read.
+  /// Whether messages that the rank sent before it ended may still come: its way to us is open and
+  /// is being read.
   bool has_left_something(int rank) const;
-  /// Nothing more comes from this rank, by what is known.
+  /// Whether nothing more comes from this rank, as far as is known.
   bool is_gone(int rank) const {
     return end_of(rank) != nullptr || (loss_of(rank) != nullptr && !has_left_something(rank));
   }
@@ -185,14 +186,14 @@ class Links final : private Sources, private LookLimit {
   const std::string* break_of(int rank) const;
   bool hears_of_losses() const { return membership_ != nullptr; }
   const std::vector<PeerLoss>& losses() const { return losses_; }
-  /// When this mesh heard of each of them.
+  /// When this mesh heard of each loss.
   const std::vector<Clock::time_point>& losses_heard() const { return losses_heard_; }
   const ControlInbox& control() const { return control_; }
   ControlInbox& control() { return control_; }
   /// Asks these ranks what the inquiry is about; their answers come with the next steps, until it
   /// is withdrawn from the news. Only ranks that wait in a call tell what they are doing.
   void inquire(const std::vector<int>& ranks, Inquiry& inquiry);
-  /// Nothing is left to send.
+  /// Whether nothing is left to send.
   bool is_flushed() const;
   /// Connections that were closed because they were not a rank's, or did not prove it in time.
   std::uint64_t strangers() const { return tcp_ ? tcp_->strangers() : 0; }
@@ -267,7 +268,7 @@ class Links final : private Sources, private LookLimit {
   Inbox inbox_;
   const OnControl on_control_;
   ControlInbox control_;
-  Pauses pauses_;  ///< Between two questions to the store.
+  Pauses pauses_;  ///< Pauses between two questions to the store.
   std::vector<PeerLoss> losses_;
   std::vector<Clock::time_point> losses_heard_;
   Clock::time_point losses_read_{};
@@ -279,21 +280,21 @@ class Links final : private Sources, private LookLimit {
   Poller::Watch wake_watch_, membership_watch_, bell_watch_;
   std::vector<std::unique_ptr<Transport>>
       transports_;                     ///< The first that leads to a rank is taken.
-  std::vector<Transport*> in_memory_;  ///< Those of them.
+  std::vector<Transport*> in_memory_;  ///< The transports in memory.
   TcpTransport* tcp_ = nullptr;        ///< The last one; null in a world of one.
   std::size_t watched_at_rest_ = 0;    ///< Descriptors without any connection.
-  ByRank<ReceivingEnd*> ins_;          ///< Ends of ranks from which something came.
+  ByRank<ReceivingEnd*> ins_;          ///< Receiving ends of ranks that have sent something.
   ByRank<SendQueue> outs_;             ///< Queues to ranks to which something was posted.
   std::vector<SendQueue*> busy_;       ///< Those with something to send, and some that had.
   std::uint64_t tickets_ = 0;          ///< Synchronous messages so far.
-  std::map<std::uint64_t, Outgoing*> untaken_;  ///< Those of which nothing was heard, by ticket.
+  std::map<std::uint64_t, Outgoing*> untaken_;  ///< Unconfirmed synchronous messages, by ticket.
   /// What tells a sender that its message was received.
   struct Telling {
     Outgoing message;
-    Receive* receive = nullptr;  ///< Is complete then; null: it was withdrawn.
+    Receive* receive = nullptr;  ///< The receive that is complete then; null: withdrawn.
   };
   std::vector<std::unique_ptr<Telling>> tellings_;
-  const bool crowded_;  ///< This host's ranks are more than its processors.
+  const bool crowded_;  ///< This host's ranks outnumber its processors.
   Clock::time_point sockets_looked_at_{};
   ProgressLock progress_lock_;
   int progress_wakeup_ = -1;  ///< Wakes the progress thread where that has its turn.

@@ -13,21 +13,20 @@
 #include <sched.h>
 #include <sys/eventfd.h>
 
-/// How a rank waits for what comes by its links: it looks, spins, and sleeps until a descriptor
-/// tells.
+/// The waiting of a rank at its links: it looks, spins, and sleeps until a descriptor is ready.
 namespace dlaunch::transport {
 namespace {
 
-/// News of losses may have been read by another thread (any call on the store reads them),
-/// and then no descriptor tells of it.
+/// How often losses are checked: another thread may have read the news (any call on the store
+/// does), and then no descriptor tells of it.
 constexpr auto losses_interval = std::chrono::milliseconds(100);
-/// Nobody can ring: shared memory is looked at again so often.
+/// How often shared memory is looked at if nobody can ring the bell.
 constexpr auto no_bell_interval = std::chrono::milliseconds(1);
 /// Sockets are looked at this often while memory keeps a rank busy; and while it spins, if there
 /// are connections.
 constexpr auto sockets_interval = std::chrono::microseconds(50);
 constexpr auto sockets_slice = std::chrono::microseconds(5);
-/// Between two looks at the clock: about a microsecond.
+/// Looks between two readings of the clock: about a microsecond.
 constexpr int spins_between_looks = 16;
 
 class NoLook final : public LookLimit {
@@ -63,7 +62,8 @@ void Links::step(Clock::time_point deadline, bool spins) {
   wait_in_turn(deadline, now, moved, spins);
 }
 
-/// Sockets, and what the membership tells, cost system calls, and are looked at less often.
+/// Makes progress once. Sockets and the membership's news cost system calls, so they are looked at
+/// less often.
 void Links::look() {
   if (progress_lock_.is_attended()) take_over();
   const auto now = Clock::now();
@@ -127,8 +127,8 @@ bool Links::attend(const std::stop_token& stop, int wakes) {
   return true;
 }
 
-/// It learns only that some descriptors are ready: a caller who takes over meanwhile finds all
-/// news.
+/// The progress thread's wait. It learns only that some descriptors are ready, so that a caller
+/// that takes over meanwhile finds all news.
 void Links::wait_aside(Clock::time_point now, bool moved) {
   int timeout_ms = moved ? 0 : poll_timeout_ms(next_wake(now + losses_interval), now);
   const bool sleeps = timeout_ms != 0;
@@ -152,7 +152,7 @@ void Links::wait_aside(Clock::time_point now, bool moved) {
   if (has_news) tell_program();
 }
 
-/// The progress thread need not be waited for.
+/// Takes over from the progress thread without waiting for it.
 void Links::take_over() noexcept {
   progress_lock_.take_over();
   for (Transport* transport : in_memory_) transport->get_up();
@@ -181,7 +181,7 @@ bool Links::spin(Clock::time_point now, Clock::time_point until) {
   return false;
 }
 
-/// The same where there are only sockets.
+/// The same if there are only sockets.
 bool Links::spin_on_sockets(Clock::time_point now) {
   if (!has_connections()) return false;
   const auto until = now + (crowded_ ? yield_time : spin_time);
@@ -221,7 +221,7 @@ bool Links::look_for(int from) {
   if (crowded_ || end == nullptr || !end->is_worth_looking() || progress_lock_.are_shared()) {
     return false;
   }
-  // Asking for a way is for step().
+  // A way is looked for in step() only.
   if (is_undecided()) return false;
   const auto until = Clock::now() + spin_time;
   do {
@@ -242,7 +242,7 @@ void Links::sleep(Clock::time_point until, bool only_look) {
     poll(timeout_ms);
     return;
   }
-  // A writer that comes from here on rings; what was written before is seen.
+  // From here on writers ring; data written before is seen below.
   const auto now = Clock::now();
   for (Transport* transport : in_memory_) transport->lie_down();
   if (look_into_memory(now)) timeout_ms = 0;
@@ -260,7 +260,7 @@ Clock::time_point Links::next_wake(Clock::time_point deadline) const {
 
 void Links::wake() noexcept {
   const std::uint64_t one = 1;
-  // It can only fail when the counter is full, and then the waiter wakes anyway.
+  // It fails only if the counter is full, and then the waiter wakes anyway.
   [[maybe_unused]] const auto written = ::write(wake_.get(), &one, sizeof one);
 }
 
@@ -287,12 +287,12 @@ void Links::read_losses() {
   losses_ = membership_->losses();
   if (losses_.size() != losses_heard_.size()) tell_program();
   losses_heard_.resize(losses_.size(), losses_read_);
-  // All that a rank had written when it ended is there.
+  // By now everything that a rank wrote before its end is there.
   look_into_memory(losses_read_);
 }
 
-/// Whether any descriptor had something. Data come first: what a peer sent before it ended must be
-/// seen before the news of its end.
+/// Polls descriptors; whether any was ready. Data comes first: a peer's data must be seen before
+/// the news of its end.
 bool Links::poll(int timeout_ms) {
   const bool moved =
       poller_.wait(timeout_ms, [this](const auto& wait) { return progress_lock_.released(wait); });

@@ -20,8 +20,7 @@ namespace dlaunch::transport {
 /// A collective as it was recorded.
 Fingerprint fingerprint_of(const FlightCall& call) noexcept;
 
-/// What this rank, and the others of its node, have recorded of the calls that they made. Free of
-/// the mesh's lock.
+/// The recorded calls of this rank and the others of its node. Needs no lock of the mesh.
 class MadeCalls {
  public:
   /// `segment` may be null. The mesh's generation tells communicators of several meshes apart.

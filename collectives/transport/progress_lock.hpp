@@ -26,7 +26,7 @@ class ProgressLock {
     return std::unique_lock(mutex_, std::adopt_lock);
   }
 
-  /// Is no call: the progress thread does not step aside for it.
+  /// A lock that does not count as a call: the progress thread does not step aside for it.
   [[nodiscard]] std::unique_lock<std::mutex> try_lock() {
     return std::unique_lock(mutex_, std::try_to_lock);
   }
@@ -42,17 +42,17 @@ class ProgressLock {
   bool take_when_quiet() noexcept;
   /// The progress thread has its turn.
   bool is_attended() const noexcept { return attended_; }
-  /// A caller's: it is the progress thread's turn no more, though that may not have noticed.
+  /// A caller's: ends the progress thread's turn, which that thread may notice later.
   void take_over() noexcept { polling_ = attended_ = false; }
   /// Around all that a caller does to wait.
   void enter() noexcept { ++callers_; }
   void leave() noexcept { --callers_; }
-  /// Something changed otherwise than by polling: those who sleep look again. True if somebody
-  /// polls, who is to be woken, too.
+  /// Something changed without polling: wakes the sleeping threads. True if a thread polls, which
+  /// has to be woken, too.
   bool tell() noexcept;
-  /// Others wait.
+  /// Whether other threads wait.
   bool are_shared() const noexcept { return polling_ || sleeping_ > 0; }
-  /// Somebody stands before the lock: who spins under it is to give it up.
+  /// Whether a thread waits for the lock, so that one that spins under it should give it up.
   bool are_wanted() const noexcept { return wanted_.load(std::memory_order_relaxed) > 0; }
   /// Runs `wait` with the lock released.
   template <class Wait>
@@ -93,11 +93,11 @@ class ProgressLock {
   int callers_ = 0;
   bool attended_ = false;
   std::uint64_t calls_ = 0;       ///< How often a caller has had the lock,
-  std::uint64_t calls_seen_ = 0;  ///< when the progress thread asked last.
+  std::uint64_t calls_seen_ = 0;  ///< and when the progress thread last asked.
   std::atomic<int> wanted_{0};
 };
 
-/// A caller's turn that was taken, however it ends.
+/// A caller's turn; ends it however the scope is left.
 class Turn {
  public:
   explicit Turn(ProgressLock& progress_lock) : progress_lock_(progress_lock) {}

@@ -13,11 +13,11 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Between two looks whether anybody calls; the longer, the longer somebody has called at each.
+/// The pause between two looks whether anybody calls; it grows while somebody does.
 constexpr Clock::duration pause_min = 200us;
 constexpr Clock::duration pause_max = 1ms;
-/// It sleeps once so many looks in a row have found no message on its way: a program in a loop of
-/// messages need not wake it for each of them.
+/// The thread sleeps once so many looks in a row have found no message under way, so that a program
+/// in a loop of messages need not wake it for each one.
 constexpr int idle_looks_max = 100;
 
 }  // namespace
@@ -31,7 +31,7 @@ ProgressThread::~ProgressThread() {
 
 void ProgressThread::wake() {
   if (!thread_.joinable()) {
-    // Without one its waiting ends a little later.
+    // Without a descriptor the thread notices its end a little later.
     ended_ = unique_fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
     mesh_.control().note_started();
@@ -55,7 +55,7 @@ void ProgressThread::run(const std::stop_token& stop) {
   }
 }
 
-/// Until there is nothing to look for.
+/// Looks until there is nothing to look for.
 void ProgressThread::look(const std::stop_token& stop) {
   Clock::duration pause = pause_min;
   for (int idle_looks = 0; !stop.stop_requested(); pause = std::min(2 * pause, pause_max)) {
@@ -74,7 +74,7 @@ void ProgressThread::look(const std::stop_token& stop) {
     try {
       if (mesh_.attend(stop, ended_.get())) pause = pause_min / 2;
     } catch (const std::exception&) {
-      // Not lost: it comes again to whoever waits next, in a call that can tell it.
+      // The error is not lost: it comes again in the next call that waits, which can report it.
       failed_ = true;
     }
   }

@@ -32,7 +32,8 @@ class ProgressThread {
   }
   /// attend() does next to nothing, and does not throw.
   bool is_awake() const noexcept { return is_awake_; }
-  /// Moving them failed, and nobody has tried again since: who waits for one of them will see why.
+  /// Whether moving messages failed and nobody has tried again since: a call that waits for one
+  /// will see why.
   bool has_failed() const noexcept { return failed_; }
 
  private:

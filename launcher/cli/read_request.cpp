@@ -32,7 +32,7 @@ std::string without_escape(const std::string& word) {
   return escaped ? word.substr(1) : word;
 }
 
-/// Options of the whole job have no place in it.
+/// Options of the whole job are refused in a part.
 Stop take_part(LaterPart& part, std::span<const std::string> words, std::string_view name) {
   if (auto stop = part.options.take_arguments(words, {.end_options = true}, part.program)) {
     return stop;
@@ -93,7 +93,7 @@ Stop take_line(Request& request, std::span<const std::string> arguments) {
 void take_variables(Request& request, std::span<const std::string> environment) {
   for (const auto& line : environment) {
     const auto equals = line.find('=');
-    // Templates of job systems leave variables empty: those say nothing.
+    // Job templates set variables that they leave empty: those count as unset.
     if (equals == std::string::npos || equals + 1 == line.size()) continue;
     const std::string name = line.substr(0, equals);
     if (const Option* option = option_of_variable(name)) {
@@ -116,7 +116,7 @@ Stop take_hostfile(Request& request, const FileReader& read_file) {
   return request.options.refuse("hostfile", "cannot be read");
 }
 
-/// Takes what a job scheduler says, where nothing stronger was said.
+/// Takes a job scheduler's values for the options that nothing stronger has set.
 Stop take_scheduler(Request& request, std::span<const std::string> environment,
                     const FileReader& read_file) {
   const auto place = scheduler_place(environment, read_file);

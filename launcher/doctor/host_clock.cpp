@@ -21,13 +21,13 @@ extern char** environ;
 namespace dlaunch::launcher::doctor {
 namespace {
 
-/// To log in takes a while; after that the host answers at once.
+/// Logging in takes a while; after that the host answers at once.
 constexpr auto login_patience = std::chrono::seconds(10);
 constexpr auto answer_patience = std::chrono::seconds(2);
-/// The shortest round trip of so many tells most.
+/// The number of round trips, of which the shortest counts.
 constexpr int round_trips = 8;
 constexpr std::size_t answer_bytes_max = 256;
-/// For each line that it reads it tells the time then.
+/// A shell's line that answers each line it reads with the time.
 constexpr const char* clock_line = "while read x; do date +%s.%N; done";
 
 /// A process that reads and writes one end of a socket pair, and ends with this object.

@@ -25,13 +25,13 @@ namespace dlaunch::launcher::doctor {
 namespace {
 
 constexpr auto connect_patience = std::chrono::seconds(5);
-/// A server that is there answers at once; one that wants TLS waits for more.
+/// A live server answers at once; one that wants TLS waits for more bytes.
 constexpr auto greeting_patience = std::chrono::seconds(2);
-/// A Python on a slow file system.
+/// Long enough for a Python on a slow file system.
 constexpr auto python_patience = std::chrono::seconds(20);
 constexpr std::size_t said_max = 4096;
 
-/// What comes from the descriptor until its end, `most` bytes or the deadline.
+/// The bytes that come from the descriptor until its end, `most` bytes or the deadline.
 Bytes read_until(int fd, std::size_t most, Clock::time_point deadline) {
   Bytes said;
   std::array<std::byte, 512> block;
@@ -99,7 +99,7 @@ Python probe_python(std::span<const std::string> environment, const std::string&
       capture({found.path, "-c", question}, {python_patience, said_max, false}).output;
   if (said.empty()) return python;
   const auto lines = split(said, '\n');
-  // Another program of that name may say anything.
+  // A program of that name that is no Python may print anything.
   const bool number = !lines[0].empty() && lines[0][0] >= '0' && lines[0][0] <= '9';
   if (!number) return python;
   python.version = clipped(lines[0]);

@@ -80,7 +80,7 @@ void read_interfaces(HostFacts& facts) {
                                   .loopback = address.is_loopback()});
     }
   } catch (const Error&) {
-    // None is known then.
+    // The interfaces stay unknown.
   }
 }
 
@@ -102,7 +102,7 @@ Limit limit_of(__rlimit_resource resource) {
   return {value(limit.rlim_cur), value(limit.rlim_max)};
 }
 
-/// The tightest of the own cgroup and those above, by either version's files.
+/// The least limit of our cgroup and of those above it, in either version of cgroups.
 std::optional<std::uint64_t> memory_limit() {
   std::optional<std::uint64_t> least;
   std::ifstream groups("/proc/self/cgroup");
@@ -125,7 +125,7 @@ std::optional<std::uint64_t> memory_limit() {
   return least;
 }
 
-/// As a rank reads another's message: from a process that waits.
+/// Reads a waiting child's memory, as a rank reads another rank's message.
 void read_child(HostFacts& facts) {
   static volatile int word = 0;
   std::array<int, 2> hold{};
@@ -165,7 +165,7 @@ std::optional<bool> is_synchronised() {
   return answer != TIME_ERROR && (state.status & STA_UNSYNC) == 0;
 }
 
-/// Those that dlaunch or a program's MPI goes by.
+/// The names of the variables that dlaunch, or a program's MPI, obeys.
 std::vector<std::string> variables_that_count(std::span<const std::string> environment) {
   constexpr std::array<std::string_view, 6> prefixes = {"DLAUNCH_", "PET_",  "PMI_",
                                                         "PMIX_",    "OMPI_", "SLURM_"};

@@ -22,17 +22,18 @@ bool is_number(std::string_view text) {
   return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
 }
 
-/// A key may be any bytes; what tells one of PyTorch's from another stands at its end.
+/// A key may be any bytes. PyTorch's keys differ at their ends, so a long key is cut at its
+/// beginning.
 std::string shown_key(const std::string& key) {
   constexpr std::size_t most = 160;
   const auto text = key.size() > most ? "..." + key.substr(key.size() - most) : key;
   return in_quotes(without_controls(text));
 }
 
-/// Clients that wait for the same.
+/// Clients that wait for the same keys.
 struct Together {
   std::vector<int> ranks;
-  std::vector<std::string> others;  ///< Those of which no rank is known.
+  std::vector<std::string> others;  ///< Clients whose rank is not known.
   std::uint64_t for_ms = 0;
 };
 
@@ -45,7 +46,7 @@ std::string who(const Together& clients) {
   return text;
 }
 
-/// Ranks of which none waits here: the barrier misses them.
+/// The ranks for which the barrier waits: none of them has a client in it.
 std::string absent_text(const Together& clients, std::int32_t world) {
   constexpr std::size_t told_max = 8;
   std::vector<int> absent;

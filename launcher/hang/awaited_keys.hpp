@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-/// What is told of ranks that wait in PyTorch's store. Pure.
+/// Sentences about ranks that wait in PyTorch's store. Pure.
 namespace dlaunch::launcher {
 
 /// The rank whose turn it is to set a key, if that is one of PyTorch's own and its name says so:
@@ -16,7 +16,7 @@ std::string setter_of(std::string_view key);
 ///
 ///   'never', by rank 1 for 40 s
 ///
-/// Empty where nobody waits.
+/// The text is empty where nobody waits.
 std::string awaited_text(const JobStoreWaits& waits);
 
 }  // namespace dlaunch::launcher

@@ -36,7 +36,7 @@ bool records(const RecordingRank& rank) {
   return false;
 }
 
-/// The files that PyTorch may write: the one it is told, else those of its versions.
+/// The files into which PyTorch may dump: the configured one, else the defaults of its versions.
 std::vector<std::string> files_of(const RecordingRank& rank) {
   const std::string number = std::to_string(rank.rank);
   for (const auto* name : {"TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE"}) {
@@ -64,7 +64,7 @@ std::optional<Written> written(const std::string& file) {
   return Written{found.st_mtim, found.st_size};
 }
 
-/// A word into the pipe at which the rank listens.
+/// Writes a word into the pipe at which the rank listens.
 bool ask_for_dump(const RecordingRank& rank) {
   const std::string stem = value_of(rank, "TORCH_NCCL_DEBUG_INFO_PIPE_FILE");
   if (stem.empty()) return false;
@@ -86,7 +86,7 @@ Clock::duration age_of(const Written& what) {
 std::string last_open_of(const std::string& file, const Written& what) {
   if (what.size > json_bytes_max) return "";
   std::ifstream in(file, std::ios::binary);
-  if (in.peek() != '{') return "";  // A pickle, which could be made to run anything.
+  if (in.peek() != '{') return "";  // A pickle: reading one can run any code.
   const std::string text{std::istreambuf_iterator<char>(in), {}};
   return last_open_call(text).value_or("");
 }

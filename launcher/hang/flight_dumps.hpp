@@ -29,8 +29,8 @@ struct FlightDump {
 };
 
 /// The dumps that the ranks with TORCH_FR_BUFFER_SIZE (or TORCH_NCCL_TRACE_BUFFER_SIZE) have
-/// written. A rank that was started with TORCH_NCCL_DEBUG_INFO_PIPE_FILE is asked for a new one,
-/// through that pipe, and waited for until the deadline. No pickle is ever opened. Never throws.
+/// written. A rank that was started with TORCH_NCCL_DEBUG_INFO_PIPE_FILE is asked for a new dump
+/// through that pipe, and waited for until the deadline. Pickles are never read. Never throws.
 std::vector<FlightDump> flight_dumps(const std::vector<RecordingRank>& ranks,
                                      Clock::time_point deadline);
 

@@ -12,7 +12,7 @@
 
 namespace dlaunch::launcher {
 
-/// All that is known of why the ranks of this host stand still.
+/// Everything known about why the ranks of this host stand still.
 struct HangReport {
   std::vector<StackGroup> groups;
   std::optional<JobStoreWaits> store;  ///< nullopt: its launcher did not say.
@@ -20,7 +20,7 @@ struct HangReport {
   std::map<std::string, RasAnswer> ras;  ///< By address.
 };
 
-/// The headline first. With `stacks` each group's innermost frames, too. Pure.
+/// The report, the headline first; with `stacks` it has each group's innermost frames, too. Pure.
 std::string to_text(const HangReport& report, bool stacks);
 
 }  // namespace dlaunch::launcher

@@ -19,7 +19,7 @@ namespace {
 constexpr std::size_t answer_bytes_max = 64u << 10;
 constexpr std::string_view question = "verbose status\n";
 
-/// Fit for a terminal: anybody may listen there.
+/// The text made safe for a terminal, since any program may listen at that port.
 std::string shown(std::string_view said) {
   std::string text;
   for (const char c : said) {
@@ -69,7 +69,7 @@ std::optional<RasAnswer> ask_ras(const std::string& address, Clock::time_point d
     try {
       fd = connect_tcp(at, deadline);
     } catch (const Error&) {
-      continue;  // It listens on one of localhost's addresses, or on none.
+      continue;  // It listens on one of localhost's addresses alone, or on none.
     }
     if (::send(fd.get(), question.data(), question.size(), MSG_NOSIGNAL) !=
         static_cast<ssize_t>(question.size())) {

@@ -7,13 +7,13 @@
 
 namespace dlaunch::launcher {
 
-/// What NCCL's RAS subsystem (NCCL 2.24 and later) says of the job that its process belongs to.
+/// The answer of NCCL's RAS subsystem (NCCL 2.24 and later) about the job of its process.
 struct RasAnswer {
   std::string text = {};     ///< Lines; may be cut short.
-  std::string problem = {};  ///< Why there is none, or no more; empty where there is all.
+  std::string problem = {};  ///< Why the text is missing or incomplete; empty where it is whole.
 };
 
-/// The address at which it listens where NCCL_RAS_ADDR says nothing else.
+/// The address of the RAS subsystem unless NCCL_RAS_ADDR names another.
 constexpr const char* ras_address_standard = "localhost:28028";
 
 /// Asks for its verbose status at "host:port". nullopt where nobody listens. Ends by the deadline,

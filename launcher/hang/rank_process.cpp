@@ -24,7 +24,7 @@ std::string proc(pid_t pid, const char* file) {
   return "/proc/" + std::to_string(pid) + "/" + file;
 }
 
-/// The words of a file that ends each with a zero byte.
+/// The words of a file in which each ends with a zero byte.
 std::vector<std::string> words_of(const std::string& path) {
   std::ifstream file(path);
   std::vector<std::string> words;

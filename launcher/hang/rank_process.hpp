@@ -7,7 +7,7 @@
 
 #include <sys/types.h>
 
-/// What /proc tells of a rank's process, apart from its stack. Empty where it tells nothing.
+/// Facts from /proc about a rank's process, apart from its stack. Empty where /proc tells nothing.
 namespace dlaunch::launcher {
 
 /// The variables with which it was started, those of PyTorch, NCCL and the user's folders.

@@ -13,7 +13,7 @@ namespace dlaunch::launcher {
 namespace {
 
 constexpr std::size_t frames_max = 100;
-/// A function in which a rank waits for others is not far from where it sleeps.
+/// How many frames are searched for one that waits: it is near the innermost.
 constexpr std::size_t searched_max = 16;
 constexpr std::size_t told_groups_max = 4;
 constexpr std::size_t source_max = 60;
@@ -37,7 +37,7 @@ StackFrame frame_of_py_spy(std::string_view line) {
           std::string(line.substr(open + 2, line.size() - open - 3))};
 }
 
-/// The place at which a function's arguments begin: not at "(anonymous namespace)".
+/// The place of the parenthesis before a function's arguments, past any "(anonymous namespace)".
 std::size_t arguments_at(std::string_view text) {
   constexpr std::string_view nameless = "(anonymous namespace)";
   std::size_t at = text.find('(');
@@ -136,7 +136,8 @@ bool is_wrapper(const StackFrame& frame) {
   return name == "wrapper" || name == "_fn" || name == "inner" || name == "decorate_context";
 }
 
-/// What the program's own frame has called, past what is wrapped around that; null: nothing.
+/// The frame that the program's own frame has called, past decorators and other wrappers; null:
+/// none.
 const StackFrame* called_by(const std::vector<StackFrame>& frames, const StackFrame* own) {
   for (const StackFrame* at = own; at != frames.data();) {
     --at;

@@ -6,8 +6,8 @@
 
 #include <sys/types.h>
 
-/// The places of a job's ranks, told together: ranks with one stack once, and those first that do
-/// not wait for the others. Pure.
+/// Groups a job's ranks by their stacks: ranks with equal stacks are one group, and groups that do
+/// not wait for others come first. Pure.
 namespace dlaunch::launcher {
 
 /// A line of a stack: "load (/home/u/train.py:41)".
@@ -17,12 +17,12 @@ struct StackFrame {
   bool operator==(const StackFrame&) const = default;
 };
 
-/// The frames of the first thread, the innermost first, out of what py-spy, gdb or the kernel
-/// tells.
+/// The frames of the first thread, the innermost first, from the output of py-spy, gdb or the
+/// kernel.
 std::vector<StackFrame> frames_of(std::string_view stack);
 
-/// The frame of the program itself: of Python's the innermost one that is in no library. Null where
-/// none is.
+/// The frame of the program itself: in Python, the innermost frame that is in no library. Null
+/// where there is none.
 const StackFrame* own_frame(const std::vector<StackFrame>& frames);
 
 /// One rank's stack.
@@ -31,8 +31,9 @@ struct RankStack {
   pid_t pid = 0;
   std::string program;                  ///< "python3.11".
   std::string by;                       ///< "py-spy".
-  std::vector<StackFrame> frames = {};  ///< None where it has ended.
-  std::string source = {};              ///< The line at own_frame(), where it could be read.
+  std::vector<StackFrame> frames = {};  ///< Empty if the process has ended.
+  /// The source line at own_frame(); empty if it could not be read.
+  std::string source = {};
 };
 
 /// Ranks whose stacks are alike.
@@ -40,12 +41,13 @@ struct StackGroup {
   std::vector<int> ranks;
   std::vector<pid_t> pids;
   std::string program, by;
-  std::vector<StackFrame> frames;  ///< Their places without the folders of libraries and program.
+  /// Frames whose places lack the folders of libraries and program.
+  std::vector<StackFrame> frames;
   std::string doing;   ///< "in load, train.py:8: time.sleep(1000)", "in all_reduce, train.py:18".
-  bool waits = false;  ///< For other ranks, as far as a stack tells.
+  bool waits = false;  ///< Whether they wait for other ranks, as far as a stack shows.
 };
 
-/// Those that do not wait for others first, then the smaller groups.
+/// Orders groups: those that do not wait for others first, then smaller before larger ones.
 std::vector<StackGroup> grouped(const std::vector<RankStack>& stacks);
 
 /// "rank 2 is in load, train.py:8; ranks 0-1,3 wait in all_reduce, train.py:18".

@@ -27,7 +27,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t stack_bytes_max = 1u << 20;
-/// A shell that starts a shell, and so on.
+/// How many shells, each started by the one before, are followed.
 constexpr int shells_max = 8;
 constexpr std::size_t threads_max = 1024;
 
@@ -62,7 +62,7 @@ pid_t below_shells(pid_t pid) {
     pid_t child = 0;
     const char* const end = children.data() + children.size();
     const auto read = std::from_chars(children.data(), end, child);
-    // None, or several of which none stands for all.
+    // There is no child, or there are several, none of which stands for all.
     if (read.ec != std::errc() || std::find_if(read.ptr, end, ::isdigit) != end) break;
     pid = child;
   }

@@ -7,7 +7,8 @@
 namespace dlaunch::launcher {
 
 bool tells_timeout(const std::vector<std::string>& lines) {
-  // gloo; PyTorch's stores, of several versions; NCCL's watchdog; what Python raises.
+  // Words of gloo, of several versions of PyTorch's stores, of NCCL's watchdog, and of Python's own
+  // exception.
   constexpr std::array<std::string_view, 5> words = {"Timed out waiting", "imed out after",
                                                      "wait timeout after", "Socket Timeout",
                                                      "operation timeout:"};

@@ -18,9 +18,10 @@
 namespace dlaunch::launcher {
 namespace {
 
-/// A worker's last report lies in its control socket when we learn of its end. It is read first,
-/// but only as long as this: a process that the worker forked may hold the socket open. The same
-/// holds for what lies in the pipes, whose reader may stand still before a console that blocks.
+/// When we learn of a worker's end, its last report may still lie in its control socket. The report
+/// is read first, but for this long at most, since a process that the worker forked may hold the
+/// socket open. The same limit holds for its pipes, whose reader may stand still before a blocked
+/// console.
 constexpr auto last_words_timeout = std::chrono::milliseconds(100);
 
 }  // namespace
@@ -80,12 +81,12 @@ int Agent::run() {
   const bool is_past = task_.deadline && *task_.deadline <= WallClock::now();
   asio::post(io_, [this, is_past] {
     if (is_past) return on_job_deadline();
-    // A spare that is not fit for work would be known too late.
+    // A spare is checked now: an unfit one would otherwise be found only when it is needed.
     if (task_.spec.spares == 0 || link_.alone()) return link_.start();
     check_node({}, [this] { link_.start(); });
   });
   io_.run();
-  // The last lines may be those for which there was no room.
+  // The last lines may be the ones that could not be written.
   return exit_code_ == 0 && console_.incomplete() ? exit_code::internal : exit_code_;
 }
 
@@ -124,7 +125,7 @@ void Agent::place() {
                               Assignment assignment) {
     placed_ = std::move(assignment);
     meet_mpi_nodes([this, epoch] {
-      signals_.take_pending();  // Nothing is started after the signal to stop has come.
+      signals_.take_pending();  // A pending stop signal is taken first.
       live(life::Placed{epoch});
     });
   });
@@ -156,7 +157,7 @@ void Agent::execute(const life::Begin&) {
   open_host();
   host_->serve_c10d_to(store_clients(admission_));
   epoch_.assignment.control_socket = host_->socket_name();
-  // To a node that comes now it is no restart.
+  // For a node that has just joined this is no restart.
   const bool restarts = epoch_.assignment.attempt > 0 && !again && !history_.empty();
   console_.know_job(epoch_.assignment.job);
   if (restarts) {
@@ -170,7 +171,7 @@ void Agent::execute(const life::Begin&) {
   feed(Start{epoch_.assignment.attempt, epoch_.assignment.first_rank});
 }
 
-/// The workers' host, for the new epoch.
+/// Opens the workers' host for the new epoch.
 void Agent::open_host() {
   rendezvous::JobIdentity identity =
       identity_of(task_, epoch_.assignment, admission_, link_.host());
@@ -200,16 +201,16 @@ void Agent::on_ranks_lost(const rendezvous::RanksLost& lost) {
 void Agent::on_finished(const rendezvous::Finish& end, bool judged) {
   if (core_.is_decided()) return;
   const std::string said = (judged ? "the job ends: " : "") + end.sentence;
-  // What our own ranks did, the summary tells.
+  // The summary tells what our own ranks did.
   const bool here = end.verdict && is_ours(end.verdict->rank());
   const bool tells = !end.sentence.empty() && !(judged && (here || end.exit_code == 0));
   waiting_.end();
   history_.job_ended(end, tells);
-  // The block at the end tells it again.
+  // The summary block at the end repeats it.
   const bool told_later = end.exit_code == 0 || history_.tells_end();
   if (tells) say(said, told_later ? Level::warning : Level::error);
   const bool node_lost = end.cause == rendezvous::Finish::Cause::node_lost;
-  // Nobody was left to judge it: the node that holds the store is the lost one.
+  // If nobody was left to judge the end, the lost node is the one that held the store.
   if (host_ && node_lost && !judged) host_->lose_store(end.sentence);
   live(life::JobOver{end.exit_code, node_lost});
 }
@@ -227,7 +228,7 @@ void Agent::on_handed_on(int number) {
     if (number == SIGTSTP || number == SIGCONT) watch_.suspend(number == SIGTSTP);
     return feed(OtherSignal{number});
   }
-  // Failures that have been seen came first.
+  // Failures that were seen before the signal are judged first.
   while (!waiting_for_output_.empty()) deliver_read({waiting_for_output_.begin()->first});
   const bool first = !is_ending() || (epoch_.stopping && epoch_.stopping->signal == 0);
   if (first) tell_stopping_later(number);
@@ -246,8 +247,8 @@ void Agent::on_job_deadline() {
   live(life::Expired{code_of_stop(exit_code::preempted)});
 }
 
-/// What failed before a signal, or the deadline, gives the code, and on a node that is alone a
-/// success, too: among several nothing has succeeded before the rendezvous says so.
+/// A failure before the signal, or the deadline, gives the exit code. So does a success on a node
+/// that is alone; among several nodes nothing has succeeded before the rendezvous says so.
 int Agent::code_of_stop(int otherwise) const {
   const Ended now = supervisor_.verdict();
   const bool settled =
@@ -302,14 +303,14 @@ void Agent::on_child_change() {
   if (!waiting_for_last_words_.empty()) {
     last_words_timer_.expires_after(last_words_timeout);
     last_words_timer_.async_wait([this](auto error) {
-      // If this process had to wait for a processor itself, they may lie in the socket by now.
+      // If this process had to wait for a processor, the last words may lie in the socket by now.
       if (!error) asio::post(io_, [this] { asio::post(io_, [this] { deliver_all_waiting(); }); });
     });
   }
   check_all_gone();
 }
 
-/// Without one the workers are found by their parents alone.
+/// A cgroup for the attempt's workers. Without one, only their parents lead to them.
 std::unique_ptr<OwnCgroup> Agent::make_cgroup() {
   const auto parent = task_.spec.own_cgroup ? own_cgroup_directory() : std::nullopt;
   return parent ? OwnCgroup::make(io_, *parent, [this] { on_child_change(); }) : nullptr;
@@ -319,8 +320,8 @@ void Agent::on_traceback(int rank, Clock::time_point at) {
   if (is_ours(rank)) feed(SaidTraceback{local(rank), at});
 }
 
-/// The first to end need not be the first to have failed: what all of them wrote before is known
-/// first.
+/// The first worker to end need not be the first that failed, so the output of all of them is read
+/// before any end is judged.
 void Agent::deliver_when_read(const std::vector<Workers::Ended>& ended) {
   if (ended.empty()) return;
   std::vector<int> ranks;
@@ -366,7 +367,7 @@ void Agent::deliver_all_waiting() {
 }
 
 void Agent::deliver(const Workers::Ended& ended) {
-  // A worker with the terminal gets Ctrl-C itself; its death by it is the user's wish to stop.
+  // A worker that has the terminal gets Ctrl-C itself; if it dies of that, the user wants to stop.
   const bool interrupted = ended.status.signal == SIGINT || ended.status.signal == SIGQUIT;
   const bool had_terminal =
       loan_.was_lent_to(ended.pid) || (seat_.owns_terminal && !console_.output());
@@ -381,18 +382,17 @@ void Agent::check_all_gone() {
   live(life::NothingLeft{});
 }
 
-/// What the deadline was for may lie unread where this process stood still.
+/// If this process stood still, the awaited event may have come and not been read yet.
 void Agent::on_deadline() {
   signals_.take_pending();
   if (is_killing()) on_child_change();
-  // All are dead: only their last words and their output are waited for, within limits of their
-  // own.
+  // All workers are dead: their last words and their output are awaited under limits of their own.
   if (core_.is_winding_up() || (is_killing() && workers_.nothing_left())) return;
   look_for_ready();
   feed(Tick{});
 }
 
-/// What nobody tells us is looked for when it matters.
+/// Looks whether overdue workers are ready, since some signs of that come without notice.
 void Agent::look_for_ready() {
   const auto overdue = supervisor_.overdue(Clock::now());
   if (overdue.empty()) return;

@@ -17,8 +17,8 @@
 
 #include <unistd.h>
 
-/// What the agent tells of itself and its job to those who ask, subcommands, ranks and probes; and
-/// what ranks and other agents tell it beside the job's own course.
+/// The agent's answers to subcommands, ranks and probes; and the messages of ranks and other agents
+/// that are no part of the job's own course.
 namespace dlaunch::launcher {
 namespace {
 
@@ -63,7 +63,7 @@ JobRanks Agent::ranks() const {
   return ranks_of(history_.plan(), workers_.pids(), console_.output());
 }
 
-/// A second one changes nothing: the workers are to end by themselves.
+/// Draining a second time changes nothing: the workers are to end by themselves.
 JobDrained Agent::drain() {
   using Then = JobDrained::Then;
   const int nodes = link_.alone() ? 1 : epoch_.assignment.node_count;
@@ -105,7 +105,7 @@ void Agent::open_health() {
   tell_health();
 }
 
-/// Again and again, as long as the loop turns.
+/// Repeats itself as long as the loop turns.
 void Agent::tell_health() {
   health_->turned(unready_text(state()));
   health_timer_.expires_after(turn_interval);
@@ -114,7 +114,7 @@ void Agent::tell_health() {
   });
 }
 
-/// As if the user had done so.
+/// Sends the front the signal that a user would send.
 void Agent::stop_ourselves() {
   const auto& stopping = task_.spec.signals;
   const bool usual = stopping.empty() || std::ranges::count(stopping, SIGTERM) > 0;
@@ -127,7 +127,7 @@ void Agent::on_inquired(int rank, const std::vector<std::int32_t>& about) {
   });
 }
 
-/// A rank, where it can be told, else what is known of it.
+/// Describes a client: its rank, if that can be found, else its process or host.
 Agent::Client Agent::client_of(const Address& peer, const Address& own) const {
   if (peer.is_loopback() || peer.host() == own.host()) {
     const auto pid = peer_process(own, peer);
@@ -158,8 +158,8 @@ Agent::Client Agent::client_of(const Address& peer, const Address& own) const {
   return {"a client at " + peer.to_string()};
 }
 
-/// A look at all processes finds whose a connection is, and the loop stands meanwhile: of a great
-/// many clients some are told of.
+/// Only a look at all processes shows whose a connection is, and the loop stands still meanwhile.
+/// So the number of clients that are told of is limited.
 JobStoreWaits Agent::store_waits() const {
   constexpr std::size_t told_max = 64;
   constexpr auto patience = std::chrono::milliseconds(500);
@@ -194,7 +194,7 @@ void Agent::on_refused_client(const Address& peer, const Address& own, const std
 
 // ---- What it is told ----
 
-/// Other agents' questions may tell this one something.
+/// Some questions of other agents carry news for this one.
 void Agent::heed_watch() {
   watch_.expect_time_wanted([this](Clock::duration time) {
     job_deadline_.put_off(std::chrono::duration_cast<std::chrono::milliseconds>(time));
@@ -207,7 +207,7 @@ void Agent::heed_watch() {
        .stalled = [this](const std::string& sentence) { on_stalled(sentence); }});
 }
 
-/// A script has no other way to tell of its progress.
+/// The pipe is a script's only way to declare progress.
 void Agent::open_notify_pipe() {
   if (task_.spec.stall_timeout.count() == 0 && !job_deadline_.at()) return;
   const auto heard_other = [this](std::string_view line) {
@@ -246,7 +246,7 @@ void Agent::on_time_wanted(std::chrono::milliseconds time) {
   say(put_off_sentence(*now, time), Level::warning);
 }
 
-/// All nodes hear of it, and the first one tells it for all.
+/// All nodes hear that the job has stalled; node rank 0 says so for all.
 void Agent::on_stalled(const std::string& sentence) {
   if (epoch_.assignment.node_rank == 0) {
     say(sentence + ": the attempt is ended (--stall-timeout)", Level::error);

@@ -21,9 +21,9 @@
 namespace dlaunch::launcher {
 namespace {
 
-/// After a signal to end the job, until what still runs is told.
+/// How long after a signal that ends the job the workers that still run are named.
 constexpr auto user_notice_after = std::chrono::seconds(1);
-/// A tool looks at the ranks within a second, as a rule.
+/// The tools usually need less than a second.
 constexpr auto stacks_notice_after = std::chrono::seconds(2);
 
 /// Empty where the file cannot be read; a long one is cut.
@@ -48,7 +48,7 @@ void Agent::execute(const Spawn&) {
     WorkerSpec& worker = plan.workers[static_cast<std::size_t>(i)];
     for (auto& variable : mpi_->pmix_variables(i)) {
       const std::string_view name(variable.data(), variable.find('='));
-      // What the user has set counts more.
+      // A variable that the user has set wins.
       if (lookup(plan.programs[worker.program].environment, name)) continue;
       worker.own_environment.push_back(std::move(variable));
     }
@@ -104,7 +104,7 @@ void Agent::execute(const SignalAll& effect) {
   if (is_ending() && !epoch_.stopping) tell_stopping_later(0);
 }
 
-/// PyTorch's calls have limits of their own: a rank fails, and the one that it has waited for still
+/// PyTorch's calls have timeouts of their own: a rank fails while the rank that it waited for still
 /// runs.
 void Agent::note_timeout(const Workers::Ended& ended) {
   const bool wanted = task_.spec.stack_on_timeout && !ended.status.succeeded() && !is_ending();
@@ -113,7 +113,7 @@ void Agent::note_timeout(const Workers::Ended& ended) {
   if (tells_timeout(console_.output()->error_tail(rank))) epoch_.timed_out = true;
 }
 
-/// The workers are signalled when their stacks have been taken, in time for an end of their own
+/// The workers are signalled only after their stacks were taken, early enough to end by themselves
 /// before they would be killed.
 void Agent::take_stacks(int signal_afterwards) {
   epoch_.wants_no_stacks = true;
@@ -192,7 +192,7 @@ void Agent::execute(const Ended& effect) {
   live(effect);
 }
 
-/// The last line of a rank is known when it has ended.
+/// Called at the end, since a rank's last line is known only then.
 void Agent::tell_words_of_unready() {
   if (!epoch_.unready || !console_.output()) return;
   const auto lines = console_.output()->error_tail(*epoch_.unready);
@@ -222,7 +222,7 @@ void Agent::execute(const life::Report&) {
   link_.seat()->tell(how);
 }
 
-/// What was asked for by name, and no rank has made use of.
+/// A note if --mpi asked for a protocol by name and no rank has used it.
 std::optional<std::string> Agent::note_of_unused_mpi() const {
   const bool by_name = task_.spec.mpi == MpiAsked::pmi || task_.spec.mpi == MpiAsked::pmix;
   if (!by_name || epoch_.assignment.world_size < 2 || mpi_->was_used()) return std::nullopt;
@@ -230,7 +230,7 @@ std::optional<std::string> Agent::note_of_unused_mpi() const {
          " has asked for its rank by it; if the program uses MPI, each rank was a world of its own";
 }
 
-/// Without --log-dir nobody but us knows where the logs are, or that there are none.
+/// Without --log-dir only the launcher knows where the logs are, or that there are none.
 void Agent::say_where_logs_are(const std::optional<std::string>& no_directory) {
   if (task_.spec.log_dir || !wants_logs(task_.spec)) return;
   if (std::exchange(told_of_logs_, true)) return;
@@ -282,7 +282,7 @@ void Agent::execute(const life::Drain&) {
   console_.drain([this] { asio::post(io_, [this] { live(life::Drained{}); }); });
 }
 
-/// Node rank 0 writes down what all nodes know; the others wait for it before they go.
+/// Node rank 0 writes the flight of all nodes; the others wait for that before they go.
 void Agent::execute(const life::Gather& effect) {
   const auto gathered = [this](JobSnapshot flight) {
     flight_ = std::move(flight);
@@ -332,7 +332,7 @@ void Agent::tell_and_stop(JobEnd end) {
             which,
         Level::error);
   }
-  // The workers' output has been drained. Lost, it must not pass for whole.
+  // The workers' output has been drained. If a part was lost, the job must not pass for successful.
   if (exit_code_ == 0 && console_.incomplete()) end.exit_code = exit_code_ = exit_code::internal;
   const auto outer = lookup(task_.environment, "TORCHELASTIC_ERROR_FILE").value_or("");
   for (const auto& problem : history_.finish(end, std::string(outer))) {
@@ -348,7 +348,7 @@ void Agent::tell_and_stop(JobEnd end) {
 
 // ---- What the user reads ----
 
-/// Asked for, they are told by a quiet launcher, too.
+/// Timings that were asked for are printed even with --quiet.
 void Agent::say_timings() {
   if (history_.empty()) return;
   const auto phases = phases_of(times_);
@@ -363,7 +363,7 @@ void Agent::say_timings() {
   }
 }
 
-/// What takes long is told once, if it is still so then; on a terminal it stays in one row.
+/// A step that takes long is told once; on a terminal it stays in one row.
 void Agent::tell_late(Clock::duration after, std::function<std::string()> text) {
   waiting_.end();
   late_notice_.expires_after(after);
@@ -373,9 +373,9 @@ void Agent::tell_late(Clock::duration after, std::function<std::string()> text) 
   });
 }
 
-/// Most workers are gone before anybody could read of them.
+/// The notice comes late on purpose: most workers end before anybody could read it.
 void Agent::tell_stopping_later(int signal_number) {
-  // The time runs from the first reason to stop them.
+  // The shutdown timeout counts from the first reason to stop.
   const bool stops_already = is_ending() && epoch_.stopping;
   const auto killed_at =
       stops_already ? epoch_.stopping->killed_at : Clock::now() + task_.spec.shutdown_timeout;

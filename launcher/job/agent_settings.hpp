@@ -27,7 +27,7 @@ LaunchPlan plan_of(const AgentTask& task, const Assignment& assignment);
 /// Takes the workers' output; null where all of them keep our streams.
 std::unique_ptr<Output> make_output(const AgentTask& task, Output::OnTraceback on_traceback);
 
-/// What `dlaunch logs` and `stack` are told of the workers; `output` may be null.
+/// The answer to `dlaunch logs` and `stack` about the workers; `output` may be null.
 JobRanks ranks_of(const LaunchPlan& plan, const std::vector<pid_t>& pids, const Output* output);
 
 /// The job in this epoch, as this node's workers must know it; `mesh_host`: where other nodes'
@@ -36,8 +36,9 @@ rendezvous::JobIdentity identity_of(const AgentTask& task, const Assignment& ass
                                     const rendezvous::Admission& admission,
                                     const std::string& mesh_host);
 
-/// The clients that node rank 0 serves PyTorch's store. Only its admission tells them; nullopt:
-/// everybody, also where a node has published a name, whose numbers cannot be known.
+/// The clients to which node rank 0 serves PyTorch's store, known from its admission alone.
+/// nullopt: everybody; so it is, too, where a node has published a name, whose addresses cannot be
+/// known.
 using StoreClients = std::optional<std::vector<std::string>>;
 StoreClients store_clients(const rendezvous::Admission& admission);
 

@@ -43,7 +43,7 @@ namespace dlaunch::launcher {
 
 namespace asio = boost::asio;
 
-/// What takes time and is no user's doing is told after this.
+/// Waits that the user did not cause are told after this long.
 inline constexpr auto own_notice_after = std::chrono::seconds(5);
 
 /// The inside of run_agent, for the files that implement it and nobody else: agent.cpp takes what
@@ -184,37 +184,40 @@ class Agent : private rendezvous::JobObserver,
   asio::steady_timer last_words_timer_;
   asio::steady_timer late_notice_;
   JobLink link_;
-  /// What this node holds, and has heard, of one epoch.
+  /// This node's share of one epoch, and what it has heard of it.
   struct Epoch {
     Assignment assignment = {};
-    std::string no_progress = {};  ///< The stragglers, or who was not ready, as was told.
-    std::optional<int> unready = std::nullopt;  ///< The first of these.
+    /// Sentence about stragglers, or about ranks that were not ready.
+    std::string no_progress = {};
+    std::optional<int> unready = std::nullopt;  ///< The first rank that was not ready.
     std::string left_elsewhere = {};            ///< "rank 3 on h2", the first to exit with 0 there.
     struct Stopping {
-      int signal = 0;  ///< The user's; 0: nobody but dlaunch stops it.
+      int signal = 0;  ///< The user's signal; 0: dlaunch itself stops it.
       Clock::time_point killed_at{};
     };
     std::optional<Stopping> stopping = std::nullopt;
-    bool failed_elsewhere = false;  ///< On another node, first.
-    bool timed_out = false;         ///< A call, or what --stack-on-timeout names.
+    bool failed_elsewhere = false;  ///< The first failure was on another node.
+    bool timed_out = false;         ///< A call timed out, or another wait of --stack-on-timeout.
     bool wants_no_stacks = false;   ///< They have been taken, or the user stops it.
   };
   Epoch epoch_;
-  rendezvous::Admission offered_;    ///< The last that has come.
-  rendezvous::Admission admission_;  ///< The last that was taken.
+  rendezvous::Admission offered_;    ///< The last admission that has come.
+  rendezvous::Admission admission_;  ///< The last admission that was taken.
   Assignment placed_;                ///< This node's place by it, once it is known.
   Console console_;
   WaitingRow waiting_;
   Workers workers_;
-  std::unique_ptr<NodeCheck> check_;         ///< With --node-check: that of the last admission.
-  std::string unfit_for_;                    ///< What it found.
+  /// With --node-check: the check for the last admission.
+  std::unique_ptr<NodeCheck> check_;
+  std::string unfit_for_;                    ///< The reason it found; empty: the node is fit.
   std::unique_ptr<NotifyPipe> notify_pipe_;  ///< From the first start on, where it is of use.
   bool told_of_notices_ = false;
-  std::optional<WallClock::time_point> told_deadline_;  ///< To which it was put off, as was told.
-  std::unique_ptr<StackDump> stacks_;                   ///< With --stack-on-timeout, the last.
+  /// The last postponed deadline that was told.
+  std::optional<WallClock::time_point> told_deadline_;
+  std::unique_ptr<StackDump> stacks_;  ///< With --stack-on-timeout, the last.
   TerminalLoan loan_;
   std::unique_ptr<rendezvous::JobHost> host_;  ///< From the first admission on.
-  std::unique_ptr<MpiServer> mpi_;             ///< Null where it is not offered.
+  std::unique_ptr<MpiServer> mpi_;             ///< Null where MPI is not served.
   UnservedMpi unserved_mpi_;
   life::AgentCore core_;
   Supervisor supervisor_;
@@ -231,9 +234,10 @@ class Agent : private rendezvous::JobObserver,
   bool feeding_ = false;
   std::map<int, Workers::Ended> waiting_for_last_words_;  ///< By local rank.
   std::map<int, Workers::Ended> waiting_for_output_;      ///< By local rank.
-  JobSnapshot flight_;                                    ///< To be written.
-  Ended last_end_;                                        ///< The end of the last attempt.
-  std::vector<Hanging> hanging_;                          ///< What SIGKILL has not ended.
+  /// The last calls, to be written to a file.
+  JobSnapshot flight_;
+  Ended last_end_;                ///< The end of the last attempt.
+  std::vector<Hanging> hanging_;  ///< Processes that SIGKILL has not ended.
   bool told_of_logs_ = false;
   bool drained_ = false;  ///< The user has asked for it.
   int exit_code_ = exit_code::internal;

@@ -29,7 +29,7 @@ JobEnd job_end(const Ended& last, int code, bool left, bool never_began);
 /// was another node's.
 std::string straggler_sentence(const TellStragglers& told, int first_rank,
                                const std::string& elsewhere);
-/// And what becomes of it.
+/// The same, with what becomes of the attempt.
 std::string straggler_outlook(const TellStragglers& told, const JobSpec& spec);
 
 /// "rank 3 never became ready: ... within 60 s".
@@ -54,7 +54,7 @@ std::string told_text(int signal_number, const std::vector<int>& ranks);
 /// "; all workers are started again (restart 1 of 3)".
 std::string restart_text(int attempt, const JobSpec& spec);
 
-/// Those that have not ended.
+/// The ranks that have not ended.
 std::vector<int> ranks_running(const std::vector<pid_t>& pids, int first_rank);
 
 }  // namespace dlaunch::launcher

@@ -73,14 +73,14 @@ class Front {
   Console console_;
   sigset_t original_mask_;
   bool children_ignored_;
-  /// Those of the program that exec'd us, `sshd & exec dlaunch ...`: not ours to kill.
+  /// Children of the program that exec'd us, as in `sshd & exec dlaunch ...`: not ours to kill.
   std::vector<pid_t> earlier_children_;
   bool owns_terminal_;
   unique_fd terminal_ = controlling_terminal();
-  std::optional<termios> settings_;  ///< The terminal's, as they were.
+  std::optional<termios> settings_;  ///< The terminal's settings before the job.
   pid_t agent_ = -1;
   std::optional<int> agent_status_;
-  std::optional<Clock::time_point> look_at_;  ///< Whether the agent does what it was told.
+  std::optional<Clock::time_point> look_at_;  ///< The time of the next look at the agent.
   std::optional<int> exit_code_;
 };
 
@@ -121,7 +121,7 @@ void Front::become_agent(pid_t front, const std::function<int(const AgentSeat&)>
   terminal_.reset();
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, front_lost_signal(), 0, 0, 0);
-  // A front that died before the line above will send no signal.
+  // A front that died before prctl() was called will cause no signal.
   if (::getppid() != front) ::_exit(exit_code::internal);
   become_subreaper();
   ::_exit(agent({front, original_mask_, children_ignored_, owns_terminal_}));
@@ -144,12 +144,12 @@ void Front::reap() {
   }
 }
 
-/// Refused only while thousands are pending, and then this one is no news.
+/// sigqueue() fails only while thousands of signals are pending; one more would then be no news.
 void Front::execute(const front::HandOn& effect) {
   ::sigqueue(agent_, handed_on_signal(), {.sival_int = effect.number});
 }
 
-/// It is stopped, or hangs, since it has not taken what we sent.
+/// Whether the agent is stopped, or hangs and has not taken our signal.
 bool Front::stands_still() const {
   const auto stat = process_stat(agent_);
   return is_in_signal_mask(agent_, "ShdPnd", handed_on_signal()) ||
@@ -194,8 +194,8 @@ void Front::suspend() {
   ::kill(-group, SIGCONT);
 }
 
-/// All that we started is gone. If the terminal's foreground is, too, it was one of them; and what
-/// failed may have left it without echo.
+/// All that we started is gone. If the terminal's foreground group is gone, too, it was one of
+/// ours; and a program that failed may have left the terminal without echo.
 void Front::execute(const front::PutTerminalBack& effect) {
   const pid_t group = terminal_ ? ::tcgetpgrp(terminal_.get()) : -1;
   if (group > 0 && ::kill(-group, 0) != 0 && errno == ESRCH) {
@@ -214,7 +214,7 @@ std::vector<pid_t> Front::left_behind() const {
   return children;
 }
 
-/// Killing a process hands its children to us, so this goes on until nobody is left.
+/// The children of a killed process become ours, so this goes on until none is left.
 void Front::execute(const front::Sweep& effect) {
   const auto deadline = Clock::now() + effect.timeout;
   sigset_t child_signal;
@@ -244,12 +244,12 @@ int run_front(const FrontRules& rules, const Voice& voice,
   sigfillset(&blocked);
   bool children_ignored = false;
   for (const int number : ignored_signals()) {
-    // Without it no child's end could be waited for, and the other two are our own.
+    // An ignored SIGCHLD would hide our children's ends; the other two signals are our own.
     if (number == SIGCHLD || number == front_lost_signal() || number == handed_on_signal()) {
       ::signal(number, SIG_DFL);
       children_ignored = children_ignored || number == SIGCHLD;
     } else {
-      // Blocked, it would be kept for us to read.
+      // An ignored signal stays unblocked: blocked, it would be queued for us.
       sigdelset(&blocked, number);
     }
   }

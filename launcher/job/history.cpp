@@ -86,7 +86,7 @@ History::History(const JobSpec& spec, std::string job, std::string host) : spec_
 void History::begin_attempt(LaunchPlan plan) {
   AttemptResult attempt;
   attempt.plan = std::move(plan);
-  // Among several nodes it is who hosts that gives the job its id.
+  // Among several nodes the one that hosts the rendezvous gives the job its id.
   result_.job = attempt.plan.assignment.job;
   attempt.started = WallClock::now();
   kills_before_ = read_kill_count();
@@ -241,7 +241,7 @@ std::optional<FailureBlock> History::summary(int max_restarts, int code) const {
   return failure_block(summary);
 }
 
-/// The hosts are told where there are several.
+/// The sentence names hosts where there are several nodes.
 std::string History::cause_text(const Verdict& verdict, bool several_nodes) const {
   if (several_nodes) {
     const bool judged = job_end_ && !job_end_->sentence.empty();
@@ -250,8 +250,8 @@ std::string History::cause_text(const Verdict& verdict, bool several_nodes) cons
   return sentence_of(verdict, [](int rank) { return "rank " + std::to_string(rank); });
 }
 
-/// None of this node's ranks: a lost node, several ranks together, or a rank of another node. A
-/// user who stops the job knows that.
+/// Whether the cause is none of this node's ranks: a lost node, several ranks together, or another
+/// node's rank. A stop by the user does not count: the user knows of it.
 bool History::is_cause_elsewhere(const WorkerEnd* cause) const {
   if (!job_end_) return false;
   if (job_end_->verdict) return cause == nullptr;
@@ -265,7 +265,7 @@ const WorkerEnd* History::end_of(int rank) const {
   return end == ends.end() ? nullptr : &*end;
 }
 
-/// The first of the ranks to blame that is ours.
+/// The first of the ranks to blame that is on this node.
 const WorkerEnd* History::root_cause() const {
   if (result_.attempts.empty() || !result_.attempts.back().verdict) return nullptr;
   for (const int rank : result_.attempts.back().verdict->ranks) {

@@ -30,12 +30,13 @@ class History {
   /// The attempt's workers have this cgroup for themselves.
   void know_cgroup(std::string directory) { cgroup_ = std::move(directory); }
   bool empty() const { return result_.attempts.empty(); }
-  /// The workers were started under this number before: in an epoch with other nodes.
+  /// Whether workers were started under this attempt number before, in an epoch with other nodes.
   bool has_attempt(int attempt) const;
   const LaunchPlan& plan() const { return result_.attempts.back().plan; }
   void add(const Workers::Ended& ended);
   /// No process of the attempt is left: completes the ends by what the supervisor knows, the last
-  /// lines of stderr (`output` may be null) and the error files. Returns whose files those are.
+  /// lines of stderr (`output` may be null) and the error files. Returns which workers wrote one,
+  /// and when.
   std::vector<WroteErrorFile> end_attempt(const Supervisor& supervisor, const Output* output);
   /// The attempt has ended, as the supervisor judges; the job's verdict counts for more.
   void attempt_ended(const Ended& end);
@@ -50,7 +51,7 @@ class History {
   }
   /// The job has ended, as the rendezvous judged; `told`: the user has read its sentence.
   void job_ended(rendezvous::Finish end, bool told);
-  /// The summary tells what `job_ended` was told.
+  /// Whether the summary repeats the sentence that `job_ended` was given.
   bool tells_end() const { return told_ && is_cause_elsewhere(root_cause()); }
   /// The phases of the last attempt.
   void timed(std::vector<Phase> phases) { result_.timings = std::move(phases); }
@@ -66,7 +67,7 @@ class History {
   /// "rank 1 on h was killed by SIGKILL".
   std::string reason() const;
   std::string verdict_sentence(const Verdict& verdict) const;
-  /// What people want to know of those ranks of the last attempt that may be to blame.
+  /// Details, for people, of the ranks of the last attempt that may be to blame.
   std::vector<rendezvous::RankDetails> details(const Facts& facts) const;
 
  private:

@@ -13,8 +13,8 @@
 namespace dlaunch::launcher {
 namespace {
 
-/// Debian's installer maps a host's own name to 127.0.1.1: its owner would host there, where nobody
-/// else can come. A user who writes 127.0.0.1 or localhost means this host only.
+/// Debian's installer maps a host's own name to 127.0.1.1. A node that hosted there would be out of
+/// the others' reach. A user who writes 127.0.0.1 or localhost means this host only.
 std::optional<HostingProblem> unreachable_for_others(const JobSpec& spec,
                                                      const std::vector<Address>& addresses) {
   const std::string& name = spec.meeting.host;
@@ -27,7 +27,7 @@ std::optional<HostingProblem> unreachable_for_others(const JobSpec& spec,
                             "instead, or correct /etc/hosts"};
 }
 
-/// This node has to host, whatever the bind says.
+/// Whether this node has to host, whatever the bind says.
 bool must_host(const JobSpec& spec) {
   if (spec.rdzv_role == RendezvousRole::host) return true;
   return spec.meeting.kind == Meeting::Kind::fixed && spec.node_rank == 0;
@@ -53,8 +53,8 @@ std::variant<unique_fd, JoinElsewhere, HostingProblem> bind_or_join(
   if (auto problem = unreachable_for_others(spec, addresses)) return std::move(*problem);
   JoinElsewhere elsewhere;
   unique_fd own;
-  // An agent that hosted at one address beside another program that holds the port at the next one
-  // would not be found, nor find it: "localhost" is often two.
+  // If we hosted at one address while another program holds the port at the next, that program's
+  // agents and ours would not find each other: "localhost" often has two addresses.
   for (const Address& address : addresses) {
     if (own && local_address(own.get()).to_string() == address.to_string()) continue;
     unique_fd listener = try_listen_tcp(address);

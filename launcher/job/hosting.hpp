@@ -10,7 +10,7 @@
 
 namespace dlaunch::launcher {
 
-/// Whether it is the unix socket of a dlaunchd on this host, which nobody else can host.
+/// Whether the place is the unix socket of a dlaunchd on this host, which no agent can host.
 bool is_socket(const Meeting& meeting);
 /// "head:29400", "unix:/run/dlaunchd/dlaunchd.sock".
 std::string meeting_name(const Meeting& meeting);
@@ -21,14 +21,14 @@ struct JoinElsewhere {
   /// that does not listen and keeps us from hosting. Empty where this node must not host.
   std::vector<Address> held = {};
 };
-/// It cannot be; `sentence` says why and what to do.
+/// Hosting cannot work; `sentence` says why, and what to do.
 struct HostingProblem {
   int exit_code = 0;
   std::string sentence;
 };
 
-/// Whether this node hosts the rendezvous at the addresses its name was resolved to: by trying to
-/// bind one of them, since names lie and a bind does not. A listener: it does. Never a wildcard.
+/// Finds out whether this node hosts the rendezvous by binding one of the addresses of its name,
+/// since names may mislead and a bind does not. A listener: it hosts. Never binds a wildcard.
 std::variant<unique_fd, JoinElsewhere, HostingProblem> bind_or_join(
     const JobSpec& spec, const std::vector<Address>& addresses);
 /// A listener at the first of these that can be bound now; empty where none can.

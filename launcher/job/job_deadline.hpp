@@ -18,21 +18,21 @@ namespace dlaunch::launcher {
 /// The time at which the job is to end, if there is one.
 struct DeadlineFound {
   std::optional<WallClock::time_point> at;
-  std::string note;  ///< To be said where a scheduler's time is past, which is then none.
+  std::string note;  ///< Note to the user where a scheduler's time is past, and is ignored.
 };
 DeadlineFound find_deadline(const DeadlineAsked& asked, WallClock::time_point now);
-/// --deadline-latest; a time that is not said, or past, puts nothing off.
+/// The time of --deadline-latest; one that is missing or past puts nothing off.
 WallClock::time_point find_latest(const DeadlineAsked& asked, WallClock::time_point deadline,
                                   WallClock::time_point now);
 
-/// What a worker has obtained that needs time.
+/// The outcome for a worker that asked for more time.
 struct PutOff {
   WallClock::time_point at;  ///< The deadline now.
-  bool moved = false;        ///< By a second at least: less is not worth a word to anybody.
-  bool whole = true;         ///< There is all the time that it wanted, to a second.
+  bool moved = false;        ///< Moved by at least a second; less is not told.
+  bool whole = true;         ///< It gets all the time that it wanted, to a second.
   bool operator==(const PutOff&) const = default;
 };
-/// A deadline is put off so that there is this `time` from `now` on, but not beyond `latest`. Pure.
+/// Puts a deadline off so that `time` is left from `now` on, but not beyond `latest`. Pure.
 PutOff put_off(WallClock::time_point deadline, WallClock::time_point latest,
                WallClock::time_point now, std::chrono::milliseconds time);
 
@@ -53,7 +53,7 @@ class JobDeadline {
   JobDeadline(boost::asio::io_context& io, Times times, std::function<void()> near,
               std::function<void()> come);
 
-  /// As it is now; nullopt: there is none.
+  /// The present deadline; nullopt: there is none.
   const std::optional<WallClock::time_point>& at() const { return times_.at; }
   /// nullopt where there is no deadline, or not any more.
   std::optional<PutOff> put_off(std::chrono::milliseconds time);

@@ -8,7 +8,7 @@
 namespace dlaunch::launcher {
 namespace {
 
-/// The process that writes into the descriptor was started with us.
+/// How long the descriptor's writer may take; it was started together with us.
 constexpr auto descriptor_timeout = std::chrono::seconds(10);
 
 std::optional<Secret> read_secret(const JobSpec& spec) {
@@ -34,7 +34,7 @@ std::optional<Key> read_job_key(const JobSpec& spec) {
   if (spec.meeting.kind == Meeting::Kind::one_node) return std::nullopt;
   const auto secret = read_secret(spec);
   if (!secret) return std::nullopt;
-  // The key of one job alone needs no --rdzv-id to tell which.
+  // A key that belongs to one job names that job, so it needs no --rdzv-id.
   return secret->job_key(spec.job_id.value_or(secret->only_job().value_or("")));
 }
 

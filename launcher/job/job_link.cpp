@@ -33,9 +33,9 @@ constexpr auto look_up_pause = 500ms;
 constexpr auto held_port_pause = 500ms;
 /// How long the host waits for the other nodes to hear of the end.
 constexpr auto farewell_timeout = 5s;
-/// The rendezvous in this process stands still when we do: never, for all that matters.
+/// A rendezvous in this process is never silent without us, so the limit is out of reach.
 constexpr auto own_silence_max = std::chrono::hours(24 * 365);
-/// The hosted rendezvous says at most so many lines about strangers in such a time.
+/// The limit of lines about strangers that the hosted rendezvous prints within a period.
 constexpr int logged_max = 16;
 constexpr auto log_period = 10s;
 
@@ -43,14 +43,14 @@ MasterPortAsked port_asked(const AgentTask& task) {
   MasterPortAsked asked;
   asked.port = task.spec.master_port;
   asked.insisted = task.spec.master_port_insisted;
-  // A lone worker may host its own store, or spawn its own workers, under that number. It does so
-  // seconds later, and the usual port would be free for every such job until then.
+  // A lone worker may host its own store, or spawn its own workers, under that port, seconds from
+  // now. Until then the usual port would look free to every such job, so each gets another one.
   asked.listen = has_agent_store(task.spec, task.workers);
   if (!asked.listen && !asked.insisted) asked.port = 0;
   return asked;
 }
 
-/// Under --master-addr the workers' store is at the rendezvous' own port.
+/// Whether the workers' store is at the rendezvous' own port, as under --master-addr.
 bool shares_port(const JobSpec& spec) {
   return spec.meeting.kind == Meeting::Kind::fixed && spec.torch_store == TorchStore::agent;
 }
@@ -60,7 +60,7 @@ rendezvous::Launch launch_of(const JobSpec& spec) {
   std::string line;
   for (const Part* part : spec.parts()) {
     line += part->module ? "module" : "program";
-    // With its end, so that "ab c" is not "a bc".
+    // Each word is hashed with its zero byte, so that "ab c" differs from "a bc".
     for (const auto& argument : part->program) line.append(argument.c_str(), argument.size() + 1);
   }
   launch.line = text_hash(line);
@@ -75,7 +75,7 @@ wire::Hello hello_of(const AgentTask& task) {
   return hello;
 }
 
-/// Says why this node does not host, though nobody listens: the port is in use. Else empty.
+/// Why this node does not host although nobody listens: the port is in use. Else empty.
 std::string hosting_problem(const std::vector<Address>& held, const Error& trouble) {
   const std::string_view said = trouble.what();
   for (const Address& address : held) {
@@ -166,7 +166,7 @@ void JobLink::look_up() {
       });
 }
 
-/// A name may appear after we have started: on Kubernetes that is usual.
+/// A name that cannot be resolved is tried again: on Kubernetes it often appears later.
 void JobLink::try_again_later(const std::string& why) {
   if (Clock::now() >= deadline_) {
     return listener_.on_finished({exit_code::unreachable, std::nullopt,
@@ -191,14 +191,14 @@ void JobLink::on_addresses(const std::vector<Address>& addresses) {
   take_seat({}, std::get<JoinElsewhere>(decided).held);
 }
 
-/// Somebody has our port. As long as no rendezvous has answered there it is none, and its end may
-/// leave the port to us.
+/// Another program holds our port. Until a rendezvous has answered there it counts as none; when
+/// the program ends, the port may become ours.
 bool JobLink::host_instead(const std::vector<Address>& held) {
   unique_fd listener;
   try {
     listener = bind_one_of(held);
   } catch (const Error&) {
-    return false;  // No descriptor is left: connecting says so, too.
+    return false;  // No descriptor is left; connecting will say so.
   }
   if (!listener) return false;
   asio::post(io_, [this, listener = std::move(listener)]() mutable {
@@ -267,7 +267,7 @@ void JobLink::open_service(unique_fd listener, rendezvous::ServiceRules hosting,
   service_ = std::make_unique<rendezvous::Service>(
       io_, std::move(hosting), [this](const auto& line) { on_service_log(line); });
   if (task_.job_key) {
-    // One job lives here, and every name is answered with its key.
+    // This rendezvous has one job, so every name gets that job's key.
     service_->server().ask_for(
         {.keys = {{.key_of = [key = *task_.job_key](std::string_view) { return key; }}}});
   }
@@ -280,7 +280,7 @@ unique_fd JobLink::connect_to_service() {
   return std::move(ours);
 }
 
-/// The port is taken long before it is needed.
+/// Binds the port of a successor long before it may be needed.
 std::string JobLink::stand_by() {
   if (service_) return "";
   try {
@@ -291,7 +291,7 @@ std::string JobLink::stand_by() {
   return host_port(host_, dlaunch::local_address(standby_.get()).port());
 }
 
-/// PyTorch's store stays where this node has bound it.
+/// Hosts the rendezvous in place of a lost node. PyTorch's store stays where it is bound.
 unique_fd JobLink::take_over(const rendezvous::Takeover& from) {
   rendezvous::ServiceRules hosting;
   hosting.only_job = node_seat_->job();
@@ -300,8 +300,8 @@ unique_fd JobLink::take_over(const rendezvous::Takeover& from) {
   return connect_to_service();
 }
 
-/// Only this node can tell whom the hosted rendezvous turns away. A stranger that comes again and
-/// again does not fill the terminal.
+/// Only this node can say whom the hosted rendezvous turns away. Lines are limited, so that a
+/// stranger who keeps trying does not fill the terminal.
 void JobLink::on_service_log(const rendezvous::LogLine& line) {
   if (line.told || line.level < rendezvous::LogLine::Level::warning) return;
   const auto now = Clock::now();
@@ -324,7 +324,8 @@ rendezvous::NodeOffer JobLink::offer(const Address& own) {
   if (alone_) return offer;
 
   offer.rank_hint = spec.node_rank;
-  // Under --master-addr it is node rank 0 that hosts, whether it was told so or has that address.
+  // Under --master-addr the node that hosts is node rank 0, whether its option or its address says
+  // so.
   if (hosted_at_ && spec.meeting.kind == Meeting::Kind::fixed) offer.rank_hint = 0;
   offer.launch = launch_of(spec);
   const Address& reached = hosted_at_ ? *hosted_at_ : own;
@@ -342,7 +343,7 @@ rendezvous::NodeOffer JobLink::offer(const Address& own) {
   return offer;
 }
 
-/// The host's name has to do if /proc does not tell one kernel from another.
+/// Where /proc does not identify the kernel, the host's name is used.
 rendezvous::HostShare JobLink::share() {
   rendezvous::HostShare share;
   share.kernel = kernel_id();
@@ -357,8 +358,8 @@ rendezvous::HostShare JobLink::share() {
   return share;
 }
 
-/// Under one port at all addresses. Rank 0's agent announces it, so any will do; one that is asked
-/// for is insisted on.
+/// Binds one port at all addresses. Rank 0's agent announces the port, so any will do, unless one
+/// was asked for.
 std::vector<std::string> JobLink::bind_store(const std::vector<std::string>& hosts) {
   const JobSpec& spec = task_.spec;
   const bool insisted = spec.master_port_insisted && spec.meeting.kind == Meeting::Kind::endpoint;
@@ -374,7 +375,7 @@ std::vector<std::string> JobLink::bind_store(const std::vector<std::string>& hos
       store_listeners_.push_back(listen_tcp(resolve(hosts[i], master_port_).front()));
       bound.push_back(host_port(hosts[i], master_port_));
     } catch (const Error&) {
-      // Somebody else has that port at that address. The others are told of those we have.
+      // Another program has the port at this address; the others are told of the addresses we have.
     }
   }
   return bound;

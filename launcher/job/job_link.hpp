@@ -62,8 +62,8 @@ class JobLink {
   /// this node was its first host.
   store::Server* shared_server();
 
-  /// Calls `closed` when the others no longer need what is hosted here, or have not come to an end
-  /// in time.
+  /// Calls `closed` when the other nodes no longer need what is hosted here, or have had their
+  /// time.
   void close(std::function<void()> closed);
 
  private:
@@ -101,8 +101,8 @@ class JobLink {
   int logged_ = 0;
   std::unique_ptr<Seat> seat_;
   NodeSeat* node_seat_ = nullptr;  ///< The same, where there are several nodes.
-  /// It waited for a rendezvous that this node then hosted itself; what it has begun may refer to
-  /// it.
+  /// The seat that waited for a rendezvous until this node hosted one itself. It is kept, since
+  /// operations that it began may refer to it.
   std::unique_ptr<Seat> former_seat_;
   bool told_of_no_secret_ = false;
 

@@ -79,7 +79,7 @@ void NodeSeat::on_trouble(const Error& error, Clock::time_point since) {
   step(seat::Trouble{error.what(), since, hints ? hosting_problem_(error) : ""});
 }
 
-/// Somebody else may listen by now where another node should host.
+/// A stranger may listen by now at the address of the node that should host.
 void NodeSeat::on_refused(const Error& error) {
   if (core_.is_moving()) return step(seat::Trouble{error.what(), Clock::time_point{}});
   refuse(exit_code_of(error), error.what());
@@ -100,7 +100,7 @@ void NodeSeat::on_push(const wire::FrameHeader& header, BytesView payload) {
   const auto take_if = [&]<class Message>(std::type_identity<Message>) {
     if (header.type == Message::type) take_payload<Message>(payload);
   };
-  // Besides there are heartbeats, and what a later version may say.
+  // Heartbeats and messages of later versions are ignored.
   take_if(std::type_identity<message::Asked>{});
   take_if(std::type_identity<message::Answered>{});
   take_if(std::type_identity<message::Admitted>{});

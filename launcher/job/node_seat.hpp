@@ -15,7 +15,8 @@
 namespace dlaunch::launcher {
 
 /// The seat of a node among several: its rendezvous is at the other end of the node's one
-/// connection. What may have been lost with a broken connection is said again on the next.
+/// connection. Messages that may have been lost with a broken connection are sent again on the
+/// next.
 class NodeSeat final : public Seat, public QuestionLine, private store::Uplink::Events {
  public:
   struct Options {
@@ -24,7 +25,7 @@ class NodeSeat final : public Seat, public QuestionLine, private store::Uplink::
     /// Asked at each trouble until the first welcome. True: this node is about to host the
     /// rendezvous itself, and leaves this seat.
     std::function<bool()> host_instead = {};
-    /// What keeps this node from that, where such a trouble is told; empty: nothing to say.
+    /// The reason why this node does not host, to be told with such a trouble; empty: none.
     std::function<std::string(const Error& trouble)> hosting_problem = {};
     /// The address ("host:port") at which this node listens from now on, ready to host in place of
     /// the host; empty if it cannot.
@@ -44,11 +45,11 @@ class NodeSeat final : public Seat, public QuestionLine, private store::Uplink::
   void say(const rendezvous::message::Ask& ask) override { push(ask); }
   void say(const rendezvous::message::Answer& answer) override { push(answer); }
   void say(const rendezvous::message::AnswerTaken& taken) override { push(taken); }
-  /// Only a dlaunchd has pages for it.
+  /// Sent to a dlaunchd only: no other rendezvous shows it.
   void say(const rendezvous::message::CallsNow& calls) override {
     if (!hosted_) push(calls);
   }
-  /// Nobody is told, nothing is heard any more.
+  /// Leaves without a word: nothing is told or heard any more.
   void withdraw() { step(seat::Withdrawn{}); }
   /// The node has left this seat, or lost it.
   bool over() const { return core_.is_over(); }
@@ -98,7 +99,7 @@ class NodeSeat final : public Seat, public QuestionLine, private store::Uplink::
   void send(const rendezvous::CallsMade& e);
   void send(const rendezvous::TookPlace& e);
   void send(const rendezvous::Leave& e) { push(rendezvous::message::Leave{e}); }
-  void send(const auto&) {}  // What only a rendezvous can know.
+  void send(const auto&) {}  // Events that only a rendezvous can know.
   void push(const auto& message);
 
   const std::string peer_name_;

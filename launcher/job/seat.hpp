@@ -26,12 +26,13 @@ class SeatListener {
   /// Another node's agent asks ours.
   virtual void on_asked(const rendezvous::message::Asked& asked) = 0;
   virtual void on_answered(const rendezvous::message::Answered& answered) = 0;
-  /// What other nodes were asked may have been lost with a connection.
+  /// Questions to other nodes may have been lost with a connection.
   virtual void on_reconnected() = 0;
   /// A sentence for the user.
   virtual void on_standing(const std::string& sentence) = 0;
-  /// The job is over, for what the sentence says; it is empty where that needs no saying. `judged`:
-  /// its end was judged, from all nodes' facts; else this node has no part in it any more.
+  /// The job is over, for the reason in the sentence, which is empty where none need be given.
+  /// `judged`: the end was judged from all nodes' facts; else this node has no part in the job any
+  /// more.
   virtual void on_finished(const rendezvous::Finish& end, bool judged) = 0;
 };
 
@@ -40,8 +41,8 @@ class Seat {
  public:
   virtual ~Seat() = default;
   virtual void join() = 0;
-  /// The rendezvous is told that a worker has failed, or left while others run; of calls and ends;
-  /// or that the node goes and waits for nothing more, though its workers may be about to end.
+  /// Tells the rendezvous that a worker has failed, or has left while others run; the ranks' calls
+  /// and ends; or that this node goes, though its workers may still be ending.
   virtual void tell(const rendezvous::Event& what) = 0;
 };
 

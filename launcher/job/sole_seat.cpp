@@ -7,7 +7,7 @@
 namespace dlaunch::launcher {
 namespace {
 
-/// There is nobody to tell it from.
+/// Any number will do: the job has no other session.
 constexpr rendezvous::Session own_session = 1;
 
 }  // namespace
@@ -30,7 +30,7 @@ void SoleSeat::tell(const rendezvous::Event& what) {
 
 void SoleSeat::step(const rendezvous::Event& event) {
   const auto now = Clock::now();
-  // A node does not lose itself: it is heard of whenever it acts.
+  // A node cannot lose itself: every action of its own renews its lease.
   rounds_.step(rendezvous::Heartbeat{own_session}, now);
   for (auto& effect : rounds_.step(event, now)) {
     boost::asio::post(io_, [this, effect = std::move(effect), alive = std::weak_ptr(alive_)] {
@@ -41,7 +41,7 @@ void SoleSeat::step(const rendezvous::Event& event) {
   wait_out_pause();
 }
 
-/// A node that is alone waits for nothing else, so no other tick is ever given.
+/// A lone node waits for nothing but a restart's pause, so no other tick is needed.
 void SoleSeat::wait_out_pause() {
   pause_.cancel();
   const auto next = rounds_.next_deadline();
@@ -56,7 +56,7 @@ bool SoleSeat::is_pausing() const {
   return rounds_.status().state == rendezvous::JobStatus::State::gathering;
 }
 
-/// What else there is to be told, the user sees here.
+/// Only the sentence about a pause is news: the user of a lone node sees the rest here.
 void SoleSeat::deliver(const rendezvous::Standing& e) {
   if (is_pausing() && e.sentence == rounds_.status().standing) listener_.on_standing(e.sentence);
 }
@@ -65,7 +65,7 @@ void SoleSeat::deliver(const rendezvous::Refuse& e) {
   listener_.on_finished({e.exit_code, std::nullopt, e.reason}, false);
 }
 
-/// This node itself has said what a worker did to end the job.
+/// This node has already said what its worker did to end the job.
 void SoleSeat::deliver(const rendezvous::Finish& e) {
   rendezvous::Finish said = e;
   if (e.cause != rendezvous::Finish::Cause::disagreement) said.sentence.clear();

@@ -123,7 +123,7 @@ std::string core_note(const CoreRule& rule, pid_t pid, bool core_dumped) {
     return "written by the pattern " + in_quotes(rule.pattern) +
            " (/proc/sys/kernel/core_pattern), in the directory where the rank was";
   }
-  // A program is given the core whatever the limit is.
+  // A program gets the core whatever the limit is.
   if (!piped && rule.limit_is_zero) return "none, for its size limit is 0 (ulimit -c unlimited)";
   return {};
 }

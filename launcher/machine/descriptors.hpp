@@ -8,8 +8,8 @@ namespace dlaunch::launcher {
 /// the kernel would wait for all cores at each doubling (synchronize_rcu), milliseconds a time.
 void reserve_descriptors(int workers);
 
-/// Our own limit on descriptors goes up to what is allowed. Returns what it was: the workers keep
-/// what they would have had without us.
+/// Raises our own limit on descriptors as far as it may go. Returns the previous limit, which the
+/// workers keep.
 rlimit raise_descriptor_limit();
 
 }  // namespace dlaunch::launcher

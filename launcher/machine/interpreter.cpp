@@ -17,15 +17,15 @@ std::string python_of(const fs::path& prefix) {
   return ::access(python.c_str(), X_OK) == 0 ? python.string() : std::string();
 }
 
-/// Python's own mark of a virtual environment, and conda's.
+/// Whether the folder has Python's mark of a virtual environment, or conda's.
 bool is_environment(const fs::path& prefix) {
   std::error_code ignored;
   return fs::exists(prefix / "pyvenv.cfg", ignored) ||
          fs::is_directory(prefix / "conda-meta", ignored);
 }
 
-/// PREFIX of an environment's PREFIX/bin/dlaunch, or of PREFIX/lib/python3.x/site-packages/...
-/// where a wheel put it: that Python has it, environment or not.
+/// PREFIX of PREFIX/bin/dlaunch in an environment, or of PREFIX/lib/python3.x/site-packages/...,
+/// where a wheel puts it; in the latter case the Python need not be an environment's.
 fs::path prefix_of(const fs::path& launcher) {
   for (fs::path at = launcher.parent_path(); at.has_relative_path(); at = at.parent_path()) {
     if (at.filename() == "bin" && is_environment(at.parent_path())) return at.parent_path();

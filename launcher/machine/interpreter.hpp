@@ -5,9 +5,9 @@
 
 namespace dlaunch::launcher {
 
-/// The Python of an environment, as torchrun would run it, which lies in one: of that in which
-/// `launcher`, this program's path, is installed, or the Python whose wheel it is; else of the one
-/// that VIRTUAL_ENV names. Empty where there is none: then PATH decides.
+/// The Python that torchrun, which is installed in an environment, would use: the Python of the
+/// environment or the wheel to which `launcher` (this program's path) belongs, else that of the
+/// environment that VIRTUAL_ENV names. Empty where there is none: then PATH decides.
 std::string environment_python(std::span<const std::string> environment,
                                const std::string& launcher);
 /// The folder of this program.

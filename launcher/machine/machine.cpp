@@ -32,9 +32,9 @@ int count_entries(const std::string& directory, Predicate counts) {
   return found;
 }
 
-/// Device files, since a container sees those it was given, while /proc shows the host's. If the
-/// driver is loaded but made no files yet, /proc has the number. WSL has neither: there the
-/// management library is asked, and nowhere else, since it may load the driver.
+/// Device files are counted first: a container sees the ones it was given, while /proc shows the
+/// host's. If the driver is loaded but has made no files yet, /proc has the number. WSL has
+/// neither, so there the management library is asked; nowhere else, since it may load the driver.
 int count_gpus(const std::string& root, const std::string& nvml) {
   const auto exists = [&](const char* file) { return ::access((root + file).c_str(), F_OK) == 0; };
   if (!exists("/dev/nvidiactl")) return exists("/dev/dxg") ? count_gpus_by_nvml(nvml) : 0;

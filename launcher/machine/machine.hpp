@@ -7,17 +7,17 @@
 
 namespace dlaunch::launcher {
 
-/// What this host offers to workers. A plain value, so that all decisions on it are testable.
+/// This host's offer to workers. A plain value, so that every decision on it can be tested.
 struct Machine {
   std::string hostname;
   int usable_cores = 1;  ///< Allowed by the affinity mask and by the cgroup's cpu.max; at least 1.
   /// How usable_cores came about: "4 in the affinity mask, 2 by the cgroup's cpu.max".
   std::string cores_reason;
-  Processors processors = {};  ///< What usable_cores was made of; it rounds a quota down.
+  Processors processors = {};  ///< Source of usable_cores, which rounds a quota down.
   bool colours = false;        ///< Our stdout and stderr are terminals that show them.
   int gpus = 0;                ///< NVIDIA devices the driver shows; CUDA is not asked.
   std::string python = {};     ///< The one of dlaunch's own environment; empty: PATH's.
-  /// Only where it is asked for (--bind): it takes many files to read.
+  /// Read only for --bind, since it takes many files.
   Topology topology = {};
 
   bool operator==(const Machine&) const = default;

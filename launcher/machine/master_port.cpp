@@ -21,7 +21,7 @@ MasterPort take_master_port(const MasterPortAsked& asked) {
     taken.note += "; this job uses port " + std::to_string(taken.port) +
                   " instead (--master-port insists on one, --standalone always takes a free one)";
   }
-  // Nobody ever connected, so the worker can bind it at once.
+  // Nobody has connected to the port, so the worker can bind it at once.
   if (!asked.listen) taken.listener.reset();
   return taken;
 }

@@ -43,7 +43,7 @@ std::vector<std::string> kill_count_files(std::string_view proc_self_cgroup) {
     std::string path(line.substr(name_end + 1));
     if (path == "/") path.clear();
     if (has_memory(controllers)) {
-      // In a container the path is often the host's, and its own cgroup is mounted as the root.
+      // In a container the path is often the host's, while its own cgroup is mounted as the root.
       if (!path.empty()) first.push_back("/sys/fs/cgroup/memory" + path + "/memory.oom_control");
       first.push_back("/sys/fs/cgroup/memory/memory.oom_control");
     } else if (controllers.empty()) {

@@ -9,7 +9,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// An address that is filtered says nothing for as long as we like.
+/// A filtered address never answers, so each try has an end.
 constexpr auto probe_timeout = 3s;
 
 }  // namespace
@@ -36,7 +36,7 @@ void Probe::begin(std::size_t index) {
   const auto read = read_endpoint(addresses_[index]);
   const auto* endpoint = std::get_if<EndpointAsked>(&read);
   boost::system::error_code error;
-  // --local-addr may be a name: whoever published it before its numbers knows why.
+  // --local-addr may be a name. A node that publishes a name first wants it used.
   const auto address = boost::asio::ip::make_address(endpoint ? endpoint->host : "", error);
   const Tcp::endpoint to(address, endpoint ? endpoint->port.value_or(0) : std::uint16_t{0});
   auto done = [weak = weak_from_this(), index](const boost::system::error_code& why) {
@@ -57,7 +57,7 @@ void Probe::begin(std::size_t index) {
   attempt.socket.async_connect(to, std::move(done));
 }
 
-/// The first that is not worse than those before it.
+/// Chooses the first address that answers, once all before it have failed.
 void Probe::judge(bool timed_out) {
   if (!found_) return;
   std::string reached;

@@ -13,12 +13,12 @@
 
 namespace dlaunch::launcher {
 
-/// Finds out at which of its addresses a node is reached from here: by connecting to all of them,
-/// where the first published that answers counts. Ends without a word when it is destroyed.
+/// Finds the address at which a node is reached from here: connects to all of them and takes the
+/// first in the published order that answers. Ends without a word when it is destroyed.
 class Probe : public std::enable_shared_from_this<Probe> {
  public:
-  /// The address as it was given ("host:port"); the first where none has answered in time, since
-  /// whoever uses it says more than we can.
+  /// The address as it was given ("host:port"). Where none answered in time it is the first one:
+  /// connecting to that later gives a better error than we can.
   using Found = std::function<void(const std::string&)>;
 
   static std::shared_ptr<Probe> start(boost::asio::io_context& io,

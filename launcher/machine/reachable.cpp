@@ -91,7 +91,7 @@ std::vector<InterfaceAddress> interfaces_up() {
 std::vector<std::string> reachable_hosts(const JobSpec& spec, const Address& own) {
   std::vector<std::string> hosts;
   if (spec.iface.empty()) {
-    // By a unix socket one learns nothing of how others come here.
+    // A unix socket shows nothing of how others reach this host.
     const bool unknown = own.storage.ss_family == AF_UNIX;
     if (!unknown) hosts.push_back(own.host());
     if (!unknown && own.is_loopback()) return hosts;

@@ -84,7 +84,7 @@ std::string driver_field(const std::string& path, std::string_view name) {
   return "";
 }
 
-/// -1 stands for "there is one node only", or nobody knows.
+/// -1: there is only one node, or it is not known.
 int node_of_device(const std::string& device) {
   return std::max(0, number_in(first_line(device + "/numa_node")).value_or(0));
 }
@@ -105,7 +105,7 @@ std::vector<GpuPlace> read_gpus(const std::string& root) {
   if (!known.empty()) return gpus;
   for (const auto& address : names_in(pci)) {
     const bool nvidia = first_line(pci + address + "/vendor") == "0x10de";
-    // Display controllers, 3D ones among them.
+    // The PCI class of display controllers, 3D ones included.
     if (!nvidia || !first_line(pci + address + "/class").starts_with("0x03")) continue;
     gpus.push_back({"", node_of_device(pci + address)});
   }

@@ -9,8 +9,8 @@
 
 namespace dlaunch::launcher {
 
-/// The launcher itself speaks here: among the workers' lines, in order; or straight to stderr, if
-/// its only worker has our streams.
+/// The launcher's own voice: its lines go among the workers' lines, in order; or straight to stderr
+/// if its only worker has our streams.
 class Console {
  public:
   Console(std::unique_ptr<Output> output, Voice voice)
@@ -18,7 +18,7 @@ class Console {
 
   /// Null where the only worker has our streams.
   Output* output() const { return output_.get(); }
-  /// Some output did not get where it was to go.
+  /// Whether some output was lost on its way.
   bool incomplete() const { return output_ && output_->incomplete(); }
   /// The job's id has become known, or another one.
   void know_job(const std::string& job) { voice_.job = job; }
@@ -30,7 +30,7 @@ class Console {
   bool shows_rows() const {
     return output_ && output_->shows_rows() && !voice_.json && !voice_.quiet;
   }
-  /// Takes the place of what the row showed; `end_row` leaves it as a line.
+  /// Replaces the row's text; `end_row` leaves the last one as a line.
   void show_row(const std::string& sentence) { output_->show_row("dlaunch: " + sentence); }
   void end_row() { output_->show_row({}); }
   /// Lines, each ended, as they are.

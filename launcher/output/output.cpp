@@ -18,12 +18,12 @@ namespace dlaunch::launcher {
 namespace {
 
 constexpr std::size_t read_bytes = 64u << 10;
-/// Emitted at the latest when so much is queued.
+/// The most pieces that are queued before they are emitted.
 constexpr std::size_t pieces_max = 256;
-/// Memory that is kept for what is emitted next.
+/// The most memory that is kept for later pieces.
 constexpr std::size_t kept_bytes_max = 1u << 20;
 constexpr std::size_t wake_key = 0;
-/// Between two looks of a paced pump; a line waits so long at most.
+/// The time between two looks of a paced pump, and so the longest that a line waits.
 constexpr auto pace = std::chrono::milliseconds(5);
 /// A program may print tracebacks as fast as it can.
 constexpr auto traceback_interval = std::chrono::milliseconds(100);
@@ -80,8 +80,8 @@ Output::~Output() {
 void Output::add(std::vector<Source> sources) {
   const std::lock_guard lock(mutex_);
   for (auto& source : sources) {
-    // Watched from here on, not when the pump's thread comes to it: what is ready when its watch
-    // begins would be read in the order of the watches, not of the words.
+    // The watch begins here, not when the pump's thread gets to it: sources that are ready before
+    // their watches begin would be read in the order of the watches, not of their output.
     const std::size_t key = next_key_++;
     watch(epoll_.get(), source.pipe.get(), key);
     added_.push_back({.key = key, .source = std::move(source)});
@@ -184,7 +184,7 @@ void Output::keep_pace(const std::stop_token& stop) {
   if (paced_) unpaced_.wait_for(lock, stop, pace, [this] { return !paced_; });
 }
 
-/// Returns false where more may be ready than is told.
+/// Returns false if more sources may be ready than were reported.
 bool Output::wait_for_events(std::vector<std::size_t>& ready) {
   std::array<epoll_event, 64> events;
   const auto due = catching_up_.empty() ? lines_.next_deadline().value_or(Clock::time_point::max())
@@ -203,7 +203,7 @@ bool Output::wait_for_events(std::vector<std::size_t>& ready) {
   return count >= 0 && count < static_cast<int>(events.size());
 }
 
-/// Windows change their size, and tell only the foreground.
+/// Measures terminals again and again: only the foreground is told when a window changes its size.
 void Output::measure_terminals() {
   const auto measure = [this](bool is_terminal, Stream stream, int fd) {
     winsize size{};
@@ -229,7 +229,7 @@ void Output::take_commands() {
   for (const auto& done : commands.drains) done();
 }
 
-/// As a rank's progress is drawn; at the end it is a line, whole.
+/// Draws the row like a rank's progress; at the end it becomes a whole line.
 void Output::draw_row(const std::string& text) {
   const auto now = Clock::now();
   if (text.empty()) {
@@ -309,7 +309,7 @@ void Output::end(std::size_t key) {
     const std::lock_guard lock(mutex_);
     tails_[active.source.rank] = std::move(tail);
   }
-  // Closing alone would not end the watch where a child that is about to exec has a copy.
+  // Closing alone would not end the watch while a child that is about to exec has a copy.
   ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, active.source.pipe.get(), nullptr);
   active_.erase(found);
 }

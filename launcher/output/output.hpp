@@ -46,26 +46,26 @@ class Output {
     std::shared_ptr<SharedLog> filtered;  ///< Takes the lines that `filter` picks.
   };
 
-  /// Hears on the pump's thread that a rank has begun a traceback; of many in a row not of all.
+  /// Called on the pump's thread when a rank has begun a traceback; not for each of many in a row.
   using OnTraceback = std::function<void(int rank, Clock::time_point at)>;
 
   /// How the launcher's own streams are written.
   struct Manner {
-    bool redraws = false;  ///< What is a terminal can take a row back.
+    bool redraws = false;  ///< A terminal among them can redraw a row.
     bool colours = false;  ///< On a terminal each rank's prefix has a colour.
-    Voice voice = {};      ///< For what is said from in here.
+    Voice voice = {};      ///< The form of this class's own lines.
   };
   Output(int out_fd, int err_fd, Manner manner, OnTraceback on_traceback);
   ~Output();
 
-  /// Both streams end in one terminal, file or pipe: there a worker's own keep their order if they
-  /// come through one pipe.
+  /// Whether both streams end in one terminal, file or pipe: then a worker's two streams keep their
+  /// order if they come through one pipe.
   bool is_one_place() const { return surfaces_.one; }
 
-  /// Streams are read in the order in which they first spoke, if they are added before they do.
+  /// Streams that are added before they have output are read in the order of their first output.
   void add(std::vector<Source> sources);
-  /// While it lives, what is ready is read every few milliseconds, all at once. Many workers that
-  /// are started one after the other would wake the pump for each first word and each end, on a
+  /// While it lives, all ready streams are read together every few milliseconds. Otherwise many
+  /// workers started one after the other would wake the pump for each first word and each end, on a
   /// processor that the next start needs.
   class Pace {
    public:
@@ -79,26 +79,26 @@ class Output {
   };
   /// A line of the launcher's own, to stderr.
   void say(std::string line);
-  /// What the launcher says in a row that takes the place of the last one: only where stderr is a
-  /// terminal. An empty text ends the row, and what it had stays as a line.
+  /// Shows the launcher's sentence in a row that replaces the one before; only where stderr is a
+  /// terminal. An empty text ends the row, whose last text stays as a line.
   void show_row(std::string text);
   bool shows_rows() const { return surfaces_.err_is_terminal; }
-  /// When all has been read that the pipes hold now: calls `done` on the pump's thread.
+  /// Calls `done` on the pump's thread once everything that the pipes hold now has been read.
   void catch_up(std::function<void()> done);
-  /// When no process is left that writes: emits what the pipes still hold, ends all sources, then
-  /// calls `done` on the pump's thread.
+  /// To be called when no process is left that writes. Emits what the pipes still hold, ends all
+  /// sources, then calls `done` on the pump's thread.
   void drain(std::function<void()> done);
-  /// The last lines a rank wrote to stderr, or to the pipe that is both, of all that passed through
-  /// here since `forget_tails`.
+  /// A rank's last lines on stderr, or on the pipe that carries both streams, of those that passed
+  /// through here since `forget_tails`.
   std::vector<std::string> error_tail(int rank) const;
-  /// Forgets these, and when the logs were written.
+  /// Forgets these lines, and when the logs were written.
   void forget_tails();
-  /// How much a rank has written so far that passed through here.
+  /// The number of a rank's bytes that have passed through here so far.
   std::uint64_t bytes_of(int rank) const;
-  /// Roughly when which part of a log was written here, by its path.
+  /// The times at which the parts of a log were written, roughly; the log is named by its path.
   std::vector<WriteSpans::Span> log_spans(const std::string& path) const;
-  /// Something was lost, which has been said: the console or a log could not be written. A console
-  /// that nobody reads any more has lost nothing.
+  /// Whether output was lost because the console or a log could not be written, which has been
+  /// said. A console that nobody reads any more does not count.
   bool incomplete() const { return incomplete_; }
 
  private:
@@ -119,7 +119,7 @@ class Output {
     Source source;
     std::size_t number = 0;  ///< In lines_.
     TracebackLines tracebacks = {};
-    std::optional<Clock::time_point> told = std::nullopt;  ///< When one was told last.
+    std::optional<Clock::time_point> told = std::nullopt;  ///< When a traceback was last reported.
   };
 
   enum class Read { some, nothing, ended };
@@ -165,11 +165,11 @@ class Output {
   std::map<int, std::uint64_t> bytes_;         ///< By rank.
   std::atomic<bool> incomplete_ = false;
 
-  // From here on the pump's thread only.
+  // The members below belong to the pump's thread.
   OutputLines lines_;
   std::map<std::size_t, Active> active_;
   std::optional<std::size_t> row_;  ///< The launcher's own, in lines_.
-  std::string row_text_;            ///< What it shows, before it was made to fit.
+  std::string row_text_;            ///< The row's text, before it is cut to fit.
   std::vector<char> buffer_;
   std::vector<std::function<void()>> catching_up_;
   Pieces pieces_;

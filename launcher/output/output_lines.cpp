@@ -16,7 +16,7 @@ std::size_t emit(Stream to, std::string_view text, Pieces& out) {
   return text.size();
 }
 
-/// Room for so many bytes at the end.
+/// Appends room for so many bytes, and returns its place.
 char* extend(Stream to, std::size_t bytes, Pieces& out) {
   if (out.empty() || out.back().to != to) out.push_back({to, {}});
   std::string& text = out.back().text;
@@ -25,8 +25,8 @@ char* extend(Stream to, std::size_t bytes, Pieces& out) {
   return text.data() + begin;
 }
 
-/// Whole lines, each behind the prefix: a program that floods its output waits for this. The ends
-/// are found first, so that each byte is copied once, into room of the right size.
+/// Writes whole lines, each behind the prefix. A program that floods its output waits for this, so
+/// the lines' ends are found first, and each byte is copied once, into room of the right size.
 void emit_lines(Stream to, std::string_view prefix, std::string_view lines, Pieces& out) {
   std::array<std::size_t, 512> sizes;
   while (!lines.empty()) {
@@ -62,7 +62,8 @@ bool is_blank(std::string_view text) {
   return text.find_first_not_of(" \r") == std::string_view::npos;
 }
 
-/// As much as fits into the columns, colours and the like kept: each character counts as one.
+/// The beginning of a text that fits into the columns. Escape sequences such as colours are kept;
+/// each character counts as one column.
 std::string cut(std::string_view text, std::size_t columns) {
   std::string out;
   for (std::size_t i = 0; i < text.size();) {
@@ -83,7 +84,7 @@ std::string cut(std::string_view text, std::size_t columns) {
 }  // namespace
 
 std::string coloured_prefix(std::string_view prefix, int rank) {
-  // Those that are read on light and on dark, without red, which is for errors.
+  // Colours that are legible on light and on dark ground; no red, which means errors.
   constexpr std::array<std::string_view, 6> colours = {"36", "33", "35", "32", "34", "95"};
   const auto end = prefix.find_last_not_of(' ') + 1;
   if (end == 0) return std::string(prefix);
@@ -139,14 +140,14 @@ void OutputLines::keep_last_state(Source& source) {
   source.tail_begin.clear();
 }
 
-/// Nothing of the source's current line has been seen yet: here it begins.
+/// Begins a line of the source, of which nothing has been seen yet.
 void OutputLines::begin_line(Source& source, Clock::time_point now) {
   const auto& open = surface_of(source.writer.to).open;
   const bool stands = open && &sources_[*open] == &source;
   if (source.partial.empty() && !source.returned && !stands) source.begun = now;
 }
 
-/// All of them whole.
+/// Takes lines, all of them whole.
 void OutputLines::take_lines(std::size_t number, std::string_view lines, Clock::time_point now,
                              Pieces& out) {
   const bool returns = lines.find('\r') != std::string_view::npos;
@@ -158,13 +159,14 @@ void OutputLines::take_lines(std::size_t number, std::string_view lines, Clock::
   }
 }
 
-/// Nothing is begun, neither by the source nor where it writes: its next line stands for itself.
+/// Whether nothing is unfinished, neither of the source's nor where it writes, so that its next
+/// line can be taken alone.
 bool OutputLines::is_at_rest(const Source& source) const {
   return source.partial.empty() && source.tail_begin.empty() && !source.returned &&
          !source.state_interval && !surface_of(source.writer.to).open;
 }
 
-/// What take_line does with each of these lines, which are as nearly all lines are.
+/// A short way for ordinary lines, with the same result as take_line for each.
 void OutputLines::take_plain(std::size_t number, std::string_view lines, Clock::time_point now,
                              Pieces& out) {
   Source& source = sources_[number];
@@ -178,7 +180,7 @@ void OutputLines::take_plain(std::size_t number, std::string_view lines, Clock::
 void OutputLines::take_line(std::size_t number, std::string_view rest, Clock::time_point now,
                             Pieces& out) {
   Source& source = sources_[number];
-  // Its last state may have been written as a line before.
+  // The last state may already have been written as a line.
   const bool done = source.state_interval && !source.fresh && rest.empty();
   std::string_view first = source.partial;
   if (source.partial.ends_with('\r') || rest.find('\r') != std::string_view::npos) {
@@ -235,7 +237,7 @@ void OutputLines::split_overlong(std::size_t number, Clock::time_point now, Piec
   source.begun = source.partial_since = now;
 }
 
-/// The end of a line; two views, so that the usual whole line is copied once.
+/// Emits the end of a line. It comes in two views, so that the usual whole line is copied once.
 void OutputLines::emit_line(std::size_t number, std::string_view first, std::string_view second,
                             std::string_view mark, Clock::time_point now, Pieces& out) {
   const Source& source = sources_[number];
@@ -244,7 +246,8 @@ void OutputLines::emit_line(std::size_t number, std::string_view first, std::str
   spoke(surface, number, now);
   const bool stands = surface.open == number;
   Pieces& room = stands ? out : make_room(surface, now, out);
-  // The part of this line that is shown is a state that has passed, or the begin of what comes now.
+  // The part of the line that is shown is an outdated state, or the beginning of the text that
+  // follows.
   const bool replaces = stands && (surface.progress || source.returned);
   std::size_t size = 0;
   if (replaces) size += emit(to, surface.terminal ? wipe_row : "\n", room);
@@ -264,7 +267,7 @@ void OutputLines::spoke(Surface& surface, std::size_t number, Clock::time_point 
   surface.spoke = now;
 }
 
-/// The place where another source than the open one may write.
+/// Makes room for a source other than the one whose line is open.
 Pieces& OutputLines::make_room(Surface& surface, Clock::time_point now, Pieces& out) {
   if (!surface.open) return out;
   const bool wait =
@@ -278,8 +281,8 @@ Clock::time_point OutputLines::patience_ends(const Surface& surface) const {
   return sources_[*surface.open].begun + line_patience;
 }
 
-/// Somebody else is to write: progress is taken off and drawn again below, a begun line stays as it
-/// is and goes on with a prefix of its own.
+/// Another source is to write: progress is wiped and drawn again below; a begun line stays, and its
+/// rest gets a prefix of its own.
 void OutputLines::break_open(Surface& surface, Pieces& out) {
   Source& other = sources_[*surface.open];
   emit(other.writer.to, surface.progress ? wipe_row : "\n", out);
@@ -322,7 +325,7 @@ std::optional<Clock::time_point> OutputLines::next_deadline() const {
   return first;
 }
 
-/// When what is fresh of the source is to be shown.
+/// The time at which the source's fresh text is to be shown.
 Clock::time_point OutputLines::due(std::size_t number) const {
   const Source& source = sources_[number];
   const Surface& surface = surface_of(source.writer.to);

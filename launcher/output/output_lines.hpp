@@ -49,19 +49,20 @@ class OutputLines {
   static constexpr std::size_t tail_line_bytes_max = 1u << 10;
   static constexpr auto partial_delay = std::chrono::milliseconds(100);
   static constexpr auto line_patience = std::chrono::seconds(5);
-  /// Others are quiet who have said nothing for so long.
+  /// Other writers count as quiet after so long without output.
   static constexpr auto quiet_after = std::chrono::seconds(1);
-  /// Bytes that others may write while they wait for a begun line; beyond it they no longer wait.
+  /// The most bytes of others that are held back for a begun line; beyond it they no longer wait.
   static constexpr std::size_t held_bytes_max = 256u << 10;
-  /// Between two states of one line, where they are lines: it doubles from the first to the last.
+  /// The pause between two states of one line that are written as lines: doubled each time, from
+  /// the first value to the last.
   static constexpr auto state_interval_first = std::chrono::seconds(10);
   static constexpr auto state_interval_last = std::chrono::seconds(60);
-  /// A terminal shows another writer's progress when the first has not moved for so long.
+  /// A terminal turns to another writer's progress when the shown one has not moved for so long.
   static constexpr auto progress_stale_after = std::chrono::seconds(2);
 
   explicit OutputLines(Surfaces surfaces);
 
-  /// How wide the terminal behind a stream is; 0: unknown. Progress is cut to it.
+  /// Sets the width of the terminal behind a stream; 0: unknown. Progress is cut to it.
   void resize(Stream to, std::size_t columns) { surface_of(to).columns = columns; }
   /// 0: not known.
   std::size_t columns(Stream to) { return surface_of(to).columns; }
@@ -82,11 +83,11 @@ class OutputLines {
   void say(Stream to, std::string_view line, Pieces& out);
   /// Emits what has waited long enough.
   void flush_due(Clock::time_point now, Pieces& out);
-  /// When flush_due is next needed.
+  /// The time at which flush_due is next needed.
   std::optional<Clock::time_point> next_deadline() const;
 
-  /// The last lines of a source that keeps them, without prefix and ends of line; also after its
-  /// end, until the next `add`.
+  /// The last lines of a source that keeps them, without prefixes and line ends; available after
+  /// its end, too, until the next `add`.
   std::vector<std::string> tail(std::size_t source) const;
 
  private:
@@ -94,12 +95,13 @@ class OutputLines {
     Writer writer;
     bool ended = false;
     std::string partial;  ///< Text of the current line not emitted yet, or the state of progress.
-    Clock::time_point begun{};          ///< The current line.
-    Clock::time_point partial_since{};  ///< The oldest of `partial` that is to be shown.
-    Clock::time_point moved{};          ///< The last bytes.
-    bool fresh = false;                 ///< Something in `partial` is to be shown.
-    bool returned = false;              ///< '\r' went back over a part of the current line.
-    /// Until the next state of the current line, once one was written as a line.
+    Clock::time_point begun{};  ///< When the current line began.
+    /// When the oldest text in `partial` that is still to be shown came.
+    Clock::time_point partial_since{};
+    Clock::time_point moved{};  ///< When its last bytes came.
+    bool fresh = false;         ///< Something in `partial` is to be shown.
+    bool returned = false;      ///< '\r' went back over a part of the current line.
+    /// The pause before the next state, once a state of the current line was written as a line.
     std::optional<Clock::duration> state_interval;
     std::string tail_begin;  ///< Text emitted of the current line, for the tail.
     std::vector<std::string> tail;
@@ -109,7 +111,7 @@ class OutputLines {
     std::size_t columns = 0;
     std::optional<std::size_t> open;  ///< The source whose unfinished line stands at the end.
     bool progress = false;            ///< That line is a state of progress, to be overwritten.
-    Pieces held;                      ///< Waits for the end of the open line.
+    Pieces held;                      ///< Text that waits for the end of the open line.
     std::size_t held_bytes = 0;
     std::optional<std::size_t> speaker;  ///< The source that wrote last, and when.
     Clock::time_point spoke = Clock::time_point::min();

@@ -5,7 +5,7 @@
 namespace dlaunch::launcher {
 namespace {
 
-/// Of characters, of which UTF-8's further bytes are none.
+/// The number of characters: the continuation bytes of UTF-8 do not count.
 std::size_t width_of(const std::string& text) {
   return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {
     return (static_cast<unsigned char>(c) & 0xc0) != 0x80;

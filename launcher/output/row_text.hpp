@@ -5,9 +5,9 @@
 
 namespace dlaunch::launcher {
 
-/// A sentence of several parts, separated by "; ", as a row of so many columns shows it, the last
-/// of which stays free; 0: as it is. What stands in brackets goes first, then the last parts,
-/// whole, as far as needed. Pure.
+/// Shortens a sentence, whose parts are separated by "; ", to a row of so many columns, the last of
+/// which stays free; 0: no limit. Text in brackets is dropped first, then whole parts from the end,
+/// as far as needed. Pure.
 std::string fitting(std::string sentence, std::size_t columns);
 
 }  // namespace dlaunch::launcher

@@ -7,7 +7,7 @@ namespace dlaunch::launcher {
 namespace {
 
 constexpr std::string_view words = "Traceback (most recent call last):";
-/// What is longer is no mark that stands before the words.
+/// The longest mark that may stand before the words.
 constexpr std::size_t lead_bytes_max = 128;
 
 void drop_blanks(std::string_view& text) {
@@ -47,7 +47,7 @@ bool TracebackLines::feed(std::string_view bytes) {
   return found;
 }
 
-/// Takes what is none of the words.
+/// Takes text that is no part of the words.
 void TracebackLines::skip(std::string_view text) {
   const auto end = text.find_last_of("\n\r");
   if (end != std::string_view::npos) {

@@ -7,12 +7,12 @@
 namespace dlaunch::launcher {
 
 /// Finds the lines of one stream with which Python begins to tell of an exception, however the
-/// bytes come. Blanks may stand before the words, and the marks of PyTorch ("[rank3]: ") and of
-/// exception groups; in a line that '\r' has gone back over, as a progress bar's, anything may.
+/// bytes come. Before the words there may be blanks, and the marks of PyTorch ("[rank3]: ") and of
+/// exception groups; in a line that '\r' has gone back over, such as a progress bar's, any text.
 /// Pure; not thread-safe.
 class TracebackLines {
  public:
-  /// True where such a line's words became whole with these bytes.
+  /// Takes bytes; true if they complete the words of such a line.
   bool feed(std::string_view bytes);
 
  private:

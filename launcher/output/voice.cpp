@@ -33,7 +33,7 @@ std::optional<std::string> Voice::line(const Remark& remark, WallClock::time_poi
   if (!node.empty()) out["node"] = node;
   if (remark.rank) out["rank"] = *remark.rank;
   for (const auto& [name, text] : remark.details) out[name] = text;
-  // What workers have written need not be UTF-8.
+  // Output of workers need not be UTF-8.
   return out.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
 }
 

@@ -12,9 +12,9 @@ namespace dlaunch::launcher {
 
 /// How much a line of the launcher's own matters.
 enum class Level {
-  info,     ///< What goes on.
-  warning,  ///< Something that somebody may have to look at; or the block at the end tells it.
-  error,    ///< It ends the job, or loses something, and nothing else tells it.
+  info,     ///< Progress of the job.
+  warning,  ///< Worth a look; or the summary tells it again.
+  error,    ///< It ends the job or loses output, and only this line tells it.
 };
 
 /// Something that the launcher says of itself.

@@ -11,15 +11,15 @@
 
 namespace dlaunch::launcher {
 
-/// What a node waits for before its workers run, and when they are to end. On a terminal the last
-/// sentence stays in one row, with the time since it was said; elsewhere each is a line. For the
-/// thread of `io`; `console` has to outlive it.
+/// Shows what a node waits for before its workers run, and when they are to end. On a terminal the
+/// last sentence stays in one row, with its age; elsewhere each sentence is a line. For the thread
+/// of `io`; `console` has to outlive it.
 class WaitingRow {
  public:
   WaitingRow(boost::asio::io_context& io, Console& console) : timer_(io), console_(console) {}
 
   void show(std::string sentence);
-  /// What is waited for has become less: the row says so. Elsewhere, and without a row, nothing.
+  /// Less is waited for than before: the row says so. Without a row this does nothing.
   void change(std::string sentence);
   /// Nothing is waited for any more: the sentence stays, as a line.
   void end();

@@ -21,7 +21,7 @@ void WriteSpans::add(std::size_t bytes, Clock::time_point now) {
   total_ += bytes;
 }
 
-/// Neighbours become one if that is short for its age.
+/// Two neighbours are merged if the result is short for its age.
 void WriteSpans::merge(Clock::time_point now) {
   std::vector<Span> kept;
   for (const Span& span : spans_) {

@@ -8,8 +8,8 @@
 
 namespace dlaunch::launcher {
 
-/// Roughly when which part of a log was written: to a second of what is new, to an eighth of its
-/// age of what is old, so that a bounded number of spans is enough. Pure; not thread-safe.
+/// Remembers roughly when each part of a log was written: new parts to a second, old ones to an
+/// eighth of their age, so that a bounded number of spans is enough. Pure; not thread-safe.
 class WriteSpans {
  public:
   static constexpr std::size_t spans_max = 256;

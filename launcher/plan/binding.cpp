@@ -48,7 +48,7 @@ std::optional<std::size_t> gpu_index(const Topology& topology, std::string_view 
   return std::nullopt;
 }
 
-/// Beside the GPUs. All that are visible share a node's cores, also those without a worker.
+/// Homes beside the GPUs. All visible GPUs share their node's cores, also those without a worker.
 Read<std::vector<Home>> homes_by_gpu(const Topology& topology,
                                      std::span<const std::string> visible_gpus) {
   std::vector<int> nodes;
@@ -63,9 +63,10 @@ Read<std::vector<Home>> homes_by_gpu(const Topology& topology,
   return homes_on(nodes);
 }
 
-/// Evenly over the physical cores, neighbours among the workers on neighbouring cores.
+/// Homes spread evenly over the physical cores; neighbouring workers get neighbouring cores.
 std::vector<Home> homes_by_core(const Topology& topology, int workers) {
-  std::set<std::tuple<int, int, int>> physical;  // Socket, node, core: what is near stays together.
+  // (socket, node, core), so that near cores stay together.
+  std::set<std::tuple<int, int, int>> physical;
   for (const auto& core : topology.cores) physical.emplace(core.socket, core.node, core.core);
   const std::vector<std::tuple<int, int, int>> cores(physical.begin(), physical.end());
   std::vector<int> nodes;
@@ -83,7 +84,7 @@ std::vector<int> numbers(const Cores& cores) {
   return result;
 }
 
-/// By `part`, in its order.
+/// The cores in groups of equal `part`, in its order.
 std::vector<Cores> grouped(const Cores& cores, int LogicalCore::*part) {
   std::map<int, Cores> groups;
   for (const auto& core : cores) groups[core.*part].push_back(core);
@@ -92,7 +93,8 @@ std::vector<Cores> grouped(const Cores& cores, int LogicalCore::*part) {
   return result;
 }
 
-/// Physical cores of its own; where they do not come out even, the first ones have one more.
+/// A worker's own physical cores; if they cannot be divided evenly, the first workers have one
+/// more.
 Read<std::vector<int>> exclusive_share(const Cores& of_node, const Home& home, bool in_turn) {
   const auto physical = grouped(of_node, &LogicalCore::core);
   if (in_turn && physical.size() < home.sharers) {
@@ -115,7 +117,7 @@ Read<std::vector<int>> exclusive_share(const Cores& of_node, const Home& home, b
   return numbers(share);
 }
 
-/// One cache's cores, the largest groups first, in turn.
+/// The cores of one cache: workers take the groups in turn, the largest first.
 std::vector<int> complex_share(const Cores& of_node, const Home& home) {
   auto complexes = grouped(of_node, &LogicalCore::cache);
   std::stable_sort(complexes.begin(), complexes.end(),

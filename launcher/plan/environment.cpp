@@ -42,7 +42,7 @@ bool device_exists(const std::string& device, int gpus) {
   return std::holds_alternative<long>(read);
 }
 
-/// Replaces all that there is of the variable.
+/// Replaces every occurrence of the variable.
 void replace(std::vector<std::string>& environment, std::string_view name, std::string_view value) {
   std::erase_if(environment, [&](const auto& line) { return name_of(line) == name; });
   set(environment, name, value);
@@ -142,15 +142,15 @@ std::vector<std::string> common_environment(const JobSpec& spec, const Machine& 
     set(result, "PMI_FD", assignment.pmi_fd);
     set(result, "PMI_SIZE", assignment.world_size);
     set(result, "PMI_SPAWNED", 0);
-    // MPICH from 4.3 on gives up where it is offered both and not told which to take.
+    // MPICH from 4.3 on gives up if it is offered both and is not told which to take.
     if (assignment.pmix && !lookup(inherited, "MPIR_CVAR_PMI_VERSION")) {
       set(result, "MPIR_CVAR_PMI_VERSION", 1);
     }
   }
-  // Open MPI 4 takes itself for a process that nobody has started, unless one of the launchers that
-  // it knows has; this is the one that speaks PMIx and nothing else. Open MPI 5 does not look.
+  // Open MPI 4 believes that no launcher has started it unless it sees one that it knows; this
+  // names the one that speaks PMIx alone. Open MPI 5 does not look.
   if (assignment.pmix) set(result, "JSM_JSRUN_PORT", 0);
-  // These two are only suggested: who set them knows better.
+  // These two are suggestions: a value that the user has set wins.
   if (!lookup(inherited, "TORCH_NCCL_ASYNC_ERROR_HANDLING")) {
     set(result, "TORCH_NCCL_ASYNC_ERROR_HANDLING", 1);
   }

@@ -14,12 +14,13 @@ namespace dlaunch::launcher {
 
 struct Assignment;
 
-/// What the workers of a part inherit: our environment with the variables of --env, and a PWD that
-/// is where they run.
+/// The environment that the workers of a part inherit: ours with the variables of --env, and with
+/// PWD set to where they run.
 std::vector<std::string> inherited_by(const Part& part, std::span<const std::string> environment);
 
-/// What all workers of a part share: the inherited environment without flag variables and without
-/// what an outer launcher left behind, and the variables that are equal for all of them.
+/// The environment that all workers of a part share: the inherited one without variables that stand
+/// for options and those that an outer launcher left behind, plus the variables that are equal for
+/// all of them.
 std::vector<std::string> common_environment(const JobSpec& spec, const Machine& machine,
                                             std::span<const std::string> inherited,
                                             const Assignment& assignment);
@@ -31,14 +32,13 @@ std::vector<std::string> worker_environment(const JobSpec& spec, const Machine& 
                                             const Assignment& assignment, int local_rank,
                                             std::string_view error_file);
 
-/// The devices of CUDA_VISIBLE_DEVICES up to the first one that there is not, and none where one
-/// stands there twice, as CUDA reads it; or "0".."gpus-1" where it is unset.
+/// The devices of CUDA_VISIBLE_DEVICES as CUDA reads it: up to the first one that does not exist,
+/// and none if one is named twice. If it is unset: "0".."gpus-1".
 std::vector<std::string> visible_gpus(const Machine& machine,
                                       std::span<const std::string> environment);
 
-/// For a worker whose pipe ends in a terminal, which it cannot know: the variables by which
-/// programs are told to use colours all the same. None where the user has set NO_COLOR or any of
-/// them.
+/// The variables that tell programs to use colours although they write to a pipe, for a worker
+/// whose pipe ends in a terminal. None where the user has set NO_COLOR or any of them.
 void append_colour_variables(std::vector<std::string>& own, std::span<const std::string> inherited);
 
 /// False where the user has said by NO_COLOR, CLICOLOR=0 or FORCE_COLOR=0 that no colours are

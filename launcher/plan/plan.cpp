@@ -16,7 +16,7 @@ EarlyExit refuse(std::string sentence) {
   return {.code = exit_code::usage, .text = "dlaunch: " + std::move(sentence) + "\n"};
 }
 
-/// An option that speaks of a local rank beyond the last one.
+/// Refuses an option that names a local rank beyond the last one.
 std::optional<EarlyExit> check_ranks(const JobSpec& spec, int count) {
   const auto wrong = [&](std::string_view flag, int rank) {
     return refuse("--" + std::string(flag) + ": there is no local rank " + std::to_string(rank) +
@@ -39,7 +39,7 @@ std::optional<EarlyExit> check_ranks(const JobSpec& spec, int count) {
   return std::nullopt;
 }
 
-/// Why CUDA shows none of this host's GPUs.
+/// The reason why CUDA shows none of this host's GPUs.
 std::string hidden_gpus(std::span<const std::string> environment) {
   return "CUDA_VISIBLE_DEVICES=" +
          std::string(lookup(environment, "CUDA_VISIBLE_DEVICES").value_or("")) +
@@ -49,7 +49,7 @@ std::string hidden_gpus(std::span<const std::string> environment) {
 StreamPlan plan_stream(bool redirected, bool teed, bool shown, const std::string& directory,
                        std::string_view name) {
   StreamPlan plan;
-  // With no place for a file nothing may get lost: the console it is.
+  // Without a place for files the output goes to the console, so that none is lost.
   plan.console = shown && (teed || !redirected || directory.empty());
   if ((redirected || teed) && !directory.empty()) plan.file = directory + "/" + std::string(name);
   return plan;
@@ -77,7 +77,8 @@ StdioPlan plan_stdio(const JobSpec& spec, const Assignment& assignment, std::str
     }
   }
   plan.input = spec.stdin_rank == assignment.first_rank + local_rank;
-  // An elastic world that shrinks to one may grow again: its worker has been one of several.
+  // The only worker of an elastic world that has shrunk to one does not count as alone: the world
+  // may grow again.
   const bool alone = assignment.world_size == 1 && spec.nodes.most == 1;
   const StreamPlan untouched;
   plan.inherit =
@@ -90,7 +91,7 @@ StdioPlan plan_stdio(const JobSpec& spec, const Assignment& assignment, std::str
   return plan;
 }
 
-/// 0 where there is to be one for each GPU, and there is none.
+/// The number of workers; 0 if one for each GPU was asked for and there is none.
 int workers_of(const Part& part, const Machine& machine, int gpus) {
   using Kind = WorkersAsked::Kind;
   switch (part.workers.kind) {
@@ -174,7 +175,7 @@ std::optional<std::string> note_of_few_gpus(const JobSpec& spec, const Machine& 
   const int gpus = static_cast<int>(visible_gpus(machine, inherited_by(spec, environment)).size());
   // `dlaunch bench` says it itself, where it is for GPUs.
   const bool number = spec.workers.kind == WorkersAsked::Kind::number;
-  // Not each of several programs need use GPUs.
+  // With several programs, some may use no GPUs.
   const bool asked = number && !spec.bench && spec.later_parts.empty();
   if (!asked || gpus == 0 || workers <= gpus) return std::nullopt;
   return std::to_string(workers) + " workers and " + std::to_string(gpus) +
@@ -288,7 +289,7 @@ LaunchPlan make_plan(const JobSpec& spec, const Machine& machine,
   if (spec.stack_on_timeout && !attempt_directory.empty()) {
     plan.stacks_file = attempt_directory + "/stacks.txt" + own;
   }
-  // worker_count has refused what cannot be bound.
+  // worker_count() has refused bindings that cannot be.
   const auto cores = plan_cores(spec, machine, inherited.front(), assignment.local_size);
   const auto* bound = std::get_if<std::vector<std::vector<int>>>(&cores);
   const std::string& hostname = spec.node_id.empty() ? machine.hostname : spec.node_id;
@@ -327,8 +328,8 @@ std::string expand_prefix(std::string_view pattern, std::string_view role, int l
     out += pattern.substr(0, dollar);
     if (dollar == std::string_view::npos) break;
     pattern.remove_prefix(dollar);
-    // As Python's string.Template, which torchrun uses: $$, $name and ${name}; what is unknown
-    // stays as it is.
+    // Reads $$, $name and ${name} as Python's string.Template does, which torchrun uses; unknown
+    // names stay as they are.
     if (pattern.starts_with("$$")) {
       out += '$';
       pattern.remove_prefix(2);

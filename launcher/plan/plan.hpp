@@ -12,22 +12,23 @@
 
 namespace dlaunch::launcher {
 
-/// How many workers this node is to run, or why that cannot be: no GPU, or an option names a local
-/// rank, or a variable, that there is not.
+/// The number of workers that this node is to run, or why it cannot run any: there is no GPU, or an
+/// option names a local rank or a variable that does not exist.
 std::variant<int, EarlyExit> worker_count(const JobSpec& spec, const Machine& machine,
                                           std::span<const std::string> environment);
 
-/// A variable that is to be handed on, and is not there.
+/// Refuses a variable that is to be handed on and is not set.
 std::optional<EarlyExit> check_variables(const Part& part,
                                          std::span<const std::string> environment);
 
-/// Said once where the workers are more than the GPUs that they can see: which of them may share
-/// one is for the program to know.
+/// A note, said once, if the workers outnumber the GPUs that they can see: only the program knows
+/// whether they may share one.
 std::optional<std::string> note_of_few_gpus(const JobSpec& spec, const Machine& machine,
                                             std::span<const std::string> environment, int workers);
 
-/// Said once where --bind core or l3 has fewer cores, or groups of them, than workers, which then
-/// take turns. Several in a NUMA node or a socket are nothing to tell.
+/// A note, said once, if --bind core or l3 has fewer cores, or groups of cores, than workers, so
+/// that workers share them in turn. Several workers in a NUMA node or a socket are not worth a
+/// note.
 std::optional<std::string> note_of_shared_cores(const JobSpec& spec, const Machine& machine,
                                                 std::span<const std::string> environment,
                                                 int workers);
@@ -38,7 +39,8 @@ struct Assignment {
   std::uint64_t incarnation = 0;
   std::uint64_t epoch = 1;
   int attempt = 0;
-  /// The nodes have changed since this attempt first began: its logs lie beside the earlier ones.
+  /// Whether the nodes have changed since this attempt first began: its logs then lie beside the
+  /// earlier ones.
   bool repeated_attempt = false;
   int node_rank = 0;
   int node_count = 1;
@@ -47,13 +49,13 @@ struct Assignment {
   int world_size = 1;
   std::string master_addr = "127.0.0.1";
   std::uint16_t master_port = 29500;
-  /// The agent listens on the master port for PyTorch's store.
+  /// Whether the agent listens on the master port for PyTorch's store.
   bool agent_store = true;
   int control_fd = 3;          ///< The number under which a worker inherits its control socket.
   std::string control_socket;  ///< "@dlaunch-...": the way back where that fd was closed.
   int pmi_fd = -1;             ///< The same for its PMI socket; -1: it has none.
   bool pmix = false;           ///< The workers are offered PMIx.
-  /// When the job is to end, in seconds since 1970; 0: no such time is known.
+  /// The time of the job's end, in seconds since 1970; 0: not known.
   std::int64_t deadline = 0;
   /// The pipe that takes the workers' notices; empty where there is none.
   std::string notify_pipe;
@@ -70,8 +72,8 @@ bool has_agent_store(const JobSpec& spec, int workers);
 /// came, each with as many workers.
 Assignment assignment_before_meeting(const JobSpec& spec, int workers);
 
-/// Said by node rank 0 where --stdin names a rank that this world does not have: how many workers
-/// the other nodes bring is known only now.
+/// A note of node rank 0 if --stdin names a rank that this world does not have. It comes this late
+/// because the other nodes' workers are counted only now.
 std::optional<std::string> note_of_stdin(const JobSpec& spec, const Assignment& assignment);
 
 /// Assignment::run_directory: "<log-dir>/<job>_<random>".
@@ -80,11 +82,11 @@ std::string run_directory_name(std::string prefix, std::string_view job, std::st
 /// files and --redirects need one.
 std::string run_directory_prefix(const JobSpec& spec, std::span<const std::string> environment);
 
-/// Something that workers write is to go to files: --redirects, --tee, filters.
+/// Whether output of workers is to go to files: --redirects, --tee, filters.
 bool wants_logs(const JobSpec& spec);
 
-/// The way of one stream of a worker. Neither a file nor the console: it is read and dropped (its
-/// last lines are kept for the failure summary).
+/// The way of one stream of a worker. Without a file and console it is read and dropped, save for
+/// the last lines, which the failure summary shows.
 struct StreamPlan {
   bool console = true;              ///< Multiplexed line by line into the launcher's own stream.
   std::optional<std::string> file;  ///< Log file, to be created.
@@ -94,7 +96,7 @@ struct StreamPlan {
 };
 
 struct StdioPlan {
-  /// Both streams are the launcher's own, unread: a worker alone keeps the terminal.
+  /// Whether both streams are the launcher's own, unread: a lone worker keeps the terminal.
   bool inherit = false;
   bool input = false;  ///< Gets the launcher's stdin; all others /dev/null.
   StreamPlan out;
@@ -102,7 +104,7 @@ struct StdioPlan {
   std::string prefix;           ///< Before each line on the console: "[3] "; may be empty.
   std::string filtered_prefix;  ///< Before each filtered line: "[default3]:", as torchrun has it.
 
-  /// All that the worker writes goes to the console, and nowhere else.
+  /// Whether all output of the worker goes to the console, and nowhere else.
   bool only_console() const;
   bool operator==(const StdioPlan&) const = default;
 };
@@ -123,7 +125,7 @@ struct FilterPlan {
   std::string file;  ///< To be created.
 };
 
-/// What some of the workers have in common.
+/// The program of some of the workers, with what they have in common.
 struct ProgramPlan {
   std::vector<std::string> argv;  ///< argv[0] is looked up in the environment's PATH.
   /// The file that the interpreter is to read, so that its absence can be told once and early.
@@ -132,7 +134,7 @@ struct ProgramPlan {
   std::string directory;                 ///< Where they run; empty: where dlaunch does.
 };
 
-/// All that is needed to start an attempt's workers on this node.
+/// Everything that is needed to start an attempt's workers on this node.
 struct LaunchPlan {
   Assignment assignment;
   std::vector<ProgramPlan> programs;     ///< At least one.
@@ -146,11 +148,11 @@ struct LaunchPlan {
   std::vector<WorkerSpec> workers;  ///< By local rank.
 };
 
-/// A pure function: the same inputs, the same plan.
+/// Makes the plan. Pure: the same inputs give the same plan.
 LaunchPlan make_plan(const JobSpec& spec, const Machine& machine,
                      std::span<const std::string> environment, const Assignment& assignment);
 
-/// The program is a script or a module that an interpreter of ours runs.
+/// Whether the program is a script or a module that Python runs, chosen by us.
 bool runs_under_python(const Part& part);
 /// The command that a worker runs: "python3 -u train.py" for "train.py". `inherited` is what
 /// inherited_by() gives.
@@ -163,8 +165,8 @@ std::string expand_prefix(std::string_view pattern, std::string_view role, int l
 
 /// Every option, and where its value came from.
 std::string settings_text(const JobSpec& spec);
-/// The text that --dry-run prints: the plan, where each value came from, and what would be said.
-/// `files`, for each of the plan's programs: what would be executed; empty where nothing can be.
+/// The text of --dry-run: the plan, the origin of each value, and the notes. `files` has, for each
+/// of the plan's programs, the files that would be executed; empty where nothing can be.
 std::string describe_plan(const JobSpec& spec, const Machine& machine, const LaunchPlan& plan,
                           std::span<const std::string> files, std::span<const std::string> notes);
 

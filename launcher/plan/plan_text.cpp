@@ -26,7 +26,7 @@ std::string where(const FilterPlan& filter) {
   return "with " + words + " also to " + filter.file;
 }
 
-/// One of several programs says whose it is.
+/// Among several programs, each line says whose it is.
 void append_program(std::string& out, const LaunchPlan& plan, std::size_t index,
                     std::string_view file) {
   const ProgramPlan& program = plan.programs[index];
@@ -90,7 +90,7 @@ std::string origin_text(const Setting& setting) {
   return "default";
 }
 
-/// Several nodes: whose view this is, and who decides what is not known yet.
+/// With several nodes: names the node whose view this is, and who decides what is not known yet.
 std::string nodes_text(const JobSpec& spec, const Assignment& assignment) {
   std::string text =
       spec.nodes.elastic() ? std::to_string(spec.nodes.least) + " to " : std::string();

@@ -19,9 +19,10 @@ namespace {
 
 namespace asio = boost::asio;
 
-/// A rank asks and waits for its answer; one for which so much lies unread is not a PMI client.
+/// The most unread answers of a rank. A PMI client waits for each answer, so one that leaves more
+/// unread is none.
 constexpr std::size_t unsent_bytes_max = 1u << 20;
-/// For the other nodes, which were admitted at the same time, to tell of themselves.
+/// How long the other nodes, which were admitted at the same time, may take to describe themselves.
 constexpr auto nodes_timeout = std::chrono::seconds(30);
 /// Names of hosts are shorter.
 constexpr std::size_t host_bytes_max = 4096;
@@ -116,8 +117,8 @@ void MpiServer::begin(const Epoch& epoch, store::Uplink* uplink, std::function<v
                        {.microseconds = std::chrono::microseconds(nodes_timeout).count()});
 }
 
-/// Without the nodes MPI takes each rank for alone on its host, which is slower; PMIx cannot do
-/// without. A node that does not tell has another program, or was started with another --mpi.
+/// If the nodes are not known, MPI takes each rank to be alone on its host, which is slower, and
+/// PMIx cannot work. A node that does not describe itself has another program, or another --mpi.
 void MpiServer::on_nodes(const NodeExchange::Gathered& gathered) {
   pmi::Setting setting{.job = space_name(epoch_.job, epoch_.place.epoch),
                        .first_rank = epoch_.place.first_rank,
@@ -198,7 +199,7 @@ ExitStatus MpiServer::ended(int rank, const ExitStatus& status) {
   return aborted == aborted_.end() ? status : ExitStatus{.code = aborted->second};
 }
 
-/// MPI_Abort: its code is a process', as exit() takes it, and never success.
+/// The code of MPI_Abort becomes a process's exit code, as exit() takes it, but never success.
 void MpiServer::abort(int rank, int code) {
   const int seen = code & 0xff;
   aborted_[rank] = seen != 0 ? seen : exit_code::failed;
@@ -264,7 +265,7 @@ void MpiServer::flush(int rank) {
     if (size < 0) break;
     unsent.erase(0, static_cast<std::size_t>(size));
   }
-  // That the rank is gone is found by reading.
+  // If the rank is gone, reading will show it.
   if (unsent.empty() || errno == EPIPE) return;
   line->socket.async_wait(asio::posix::stream_descriptor::wait_write,
                           [this, rank, weak = std::weak_ptr(line)](auto error) {

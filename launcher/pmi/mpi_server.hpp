@@ -19,7 +19,7 @@
 
 namespace dlaunch::launcher {
 
-/// Hears what MPI ranks want of their agent. Ranks are local. Called on the thread of the
+/// Hears the requests of MPI ranks to their agent. Ranks are local. Called on the thread of the
 /// io_context.
 class MpiListener {
  public:
@@ -32,11 +32,11 @@ class MpiListener {
 };
 
 /// Serves the MPI ranks of this node: by PMI, each on a socket of its own (PMI_FD), by PMIx, or by
-/// what they choose. One thread: that of `io`.
+/// either, as they choose. One thread: that of `io`.
 class MpiServer {
  public:
-  /// With PMIx alone it throws Error{unsupported} where the library cannot be had; else that is
-  /// said, and what it offers lacks PMIx.
+  /// If the library for PMIx cannot be loaded: throws Error{unsupported} where PMIx alone is to be
+  /// served; else says so and goes on without PMIx.
   MpiServer(boost::asio::io_context& io, const pmi::Speech& offer, MpiListener& listener);
   ~MpiServer();
 
@@ -45,16 +45,16 @@ class MpiServer {
     std::string host;
     store::NodePlace place;
   };
-  /// A new epoch. Finds out how many ranks each node has, and calls `known` when it is known, or
-  /// will never be. No other call is made before that.
+  /// A new epoch. Finds out how many ranks each node has, and calls `known` when that is known, or
+  /// never will be. No other call is made before that.
   void begin(const Epoch& epoch, store::Uplink* uplink, std::function<void()> known);
   bool serves_pmix() const { return pmix_ != nullptr; }
   /// The variables of a rank for PMIx. Throws Error{internal}.
   std::vector<std::string> pmix_variables(int rank) const { return pmix_->variables(rank); }
   /// The agent's end of a worker's socket.
   void serve(int rank, unique_fd ours);
-  /// The worker's process has ended; what it has said before is taken first. Returns how it ended
-  /// by its own will: MPI_Abort ends with its code, though it waits for our signal.
+  /// The worker's process has ended; its earlier requests are taken first. Returns the end it
+  /// chose: after MPI_Abort that is its code, though our signal ended the process.
   ExitStatus ended(int rank, const ExitStatus& status);
   /// Whether the rank, of this node, has spoken PMI or PMIx.
   bool has_begun(int rank) const;
@@ -65,7 +65,7 @@ class MpiServer {
   struct Line {
     explicit Line(boost::asio::io_context& io) : socket(io) {}
     boost::asio::posix::stream_descriptor socket;
-    std::string unsent;  ///< Of answers, which the rank does not read.
+    std::string unsent;  ///< Answers that the rank has not read.
   };
 
   void on_nodes(const NodeExchange::Gathered& nodes);
@@ -85,7 +85,7 @@ class MpiServer {
   std::unique_ptr<PmixRanks> pmix_;  ///< Null where it is not offered.
   std::optional<pmi::NodeRanks> ranks_;
   std::map<int, std::shared_ptr<Line>> lines_;
-  std::map<int, int> aborted_;  ///< With which code.
+  std::map<int, int> aborted_;  ///< Local rank and code of MPI_Abort.
 };
 
 }  // namespace dlaunch::launcher

@@ -37,8 +37,8 @@ void NodeExchange::begin(store::Uplink* uplink, const store::NodePlace& place) {
   place_ = place;
 }
 
-/// The first rank of a node brings what the node has, the others nothing: so the loss of any rank
-/// ends the round, as it ends the rounds of the ranks' own.
+/// The first rank of a node contributes the node's data, the others nothing. So the loss of any
+/// rank ends the round, as it ends the ranks' own rounds.
 void NodeExchange::all_gather(std::string_view name, std::uint64_t round, Bytes mine, Known known,
                               wire::Timeout timeout) {
   if (uplink_ == nullptr) {
@@ -57,7 +57,7 @@ void NodeExchange::all_gather(std::string_view name, std::uint64_t round, Bytes 
   blobs.front() = mine;
   const Bytes payload =
       wire::payload_of(wire::AllGather{name, round, place_.world_size, timeout, ranks, blobs});
-  // An answer may come only after this call; its number is known by then.
+  // The answer cannot come before request() returns, so the number is known by then.
   const auto number = std::make_shared<std::uint64_t>(0);
   *number =
       uplink_->request(wire::AllGather::type, place_.epoch, payload,

@@ -16,7 +16,7 @@
 
 namespace dlaunch::launcher {
 
-/// What the nodes of an epoch tell each other for their MPI ranks: one request to the job's store
+/// Exchanges data between the nodes of an epoch for their MPI ranks: one request to the job's store
 /// for each node and round, whatever the number of its ranks. One thread: that of `io`.
 class NodeExchange {
  public:
@@ -26,13 +26,13 @@ class NodeExchange {
   /// A new epoch: what was asked before is not answered any more. Null: this node is alone.
   void begin(store::Uplink* uplink, const store::NodePlace& place);
 
-  /// What every node has given, in the order of their ranks; or why that will never be known: a
-  /// rank is lost, or its node.
+  /// The data of every node, in the order of their ranks; or why it will never be known: a rank is
+  /// lost, or its node.
   using Gathered = std::variant<std::vector<Bytes>, std::string>;
   /// Called later, never from within this call.
   using Known = std::function<void(Gathered)>;
-  /// All nodes make the same rounds of a name in the same order. Without a deadline it waits as
-  /// long as ranks may compute: one that ends meanwhile ends it.
+  /// All nodes make the same rounds of a name in the same order. Without a timeout a round waits
+  /// for as long as ranks may compute; a rank that ends meanwhile ends it.
   void all_gather(std::string_view name, std::uint64_t round, Bytes mine, Known known,
                   wire::Timeout timeout = {});
 

@@ -12,10 +12,10 @@
 namespace dlaunch::launcher {
 namespace {
 
-/// A longer script is not read. Only a few pages of an executable are ever touched.
+/// The longest script that is read. Of an executable only a few pages are touched.
 constexpr std::size_t script_bytes_max = 1u << 20;
 
-/// Nothing where it cannot be read: then it cannot be started either, which is told then.
+/// Empty if the file cannot be read: starting it will fail, too, and say why.
 pmi::Speech speech_at(const std::string& path) {
   const unique_fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat info {};

@@ -7,8 +7,8 @@
 
 namespace dlaunch::launcher {
 
-/// What dlaunch offers the ranks: as --mpi says, or as the file tells that they run, an executable
-/// or an interpreter's script. `file` is empty where there is none.
+/// The protocols that dlaunch offers the ranks: as --mpi says, or as their file shows, an
+/// executable or an interpreter's script. `file` is empty where there is none.
 pmi::Speech mpi_offer(const JobSpec& spec, const Part& part, const std::string& file);
 
 }  // namespace dlaunch::launcher

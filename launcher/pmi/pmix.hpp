@@ -11,17 +11,17 @@
 /// OpenPMIx. Nothing here throws, and no function of one library is needed in the other.
 namespace dlaunch::launcher {
 
-/// Hears what ranks want. Ranks are those of the world. Called on threads of the library's own.
+/// Hears the ranks' requests. Ranks are those of the world. Called on the library's threads.
 class PmixListener {
  public:
   virtual ~PmixListener() = default;
   virtual void on_connected(int rank) = 0;
   virtual void on_finalized(int rank) = 0;
   virtual void on_aborted(int rank, int exit_code, const std::string& message) = 0;
-  /// It asks for what dlaunch does not do: "MPI_Comm_spawn".
+  /// The rank asks for a thing that dlaunch does not do, such as "MPI_Comm_spawn".
   virtual void on_refused(int rank, const std::string& what) = 0;
-  /// `all` is what every node has given, one after the other; without success nobody has it. From
-  /// any thread, once.
+  /// `all` is the data of every node, one after the other; if the fence failed, nobody has it.
+  /// Called once, on any thread.
   using Fenced = std::function<void(bool success, const Bytes& all)>;
   /// The node's ranks are in a fence of the whole world, and bring `mine` along.
   virtual void on_fence(Bytes mine, Fenced done) = 0;
@@ -36,21 +36,22 @@ struct PmixJob {
   std::string name_space;
   std::string folder;  ///< For OpenPMIx's files of this job; nobody else may look into it.
   std::vector<PmixNode> nodes;
-  std::size_t own = 0;  ///< Which of the nodes this is.
+  std::size_t own = 0;  ///< The index of this node.
 
   int world_size() const { return nodes.back().first_rank + nodes.back().ranks; }
 };
 
-/// What libdlaunch_pmix.so does. One thread calls.
+/// The interface of libdlaunch_pmix.so. For one thread.
 class Pmix {
  public:
   virtual ~Pmix() = default;
-  /// Serves this job's ranks from now on, and those of the job before no more. False, and why.
+  /// Serves this job's ranks from now on, in place of those of an earlier job. On failure false,
+  /// and why.
   virtual bool begin(const PmixJob& job, std::string& why) noexcept = 0;
-  /// The variables by which a rank of this node finds us. False, and why.
+  /// The variables by which a rank of this node finds us. On failure false, and why.
   virtual bool variables(int rank, std::vector<std::string>& variables,
                          std::string& why) noexcept = 0;
-  /// Ends all; the listener is called no more.
+  /// Ends everything; the listener is called no more.
   virtual void end() noexcept = 0;
 };
 

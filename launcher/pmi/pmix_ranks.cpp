@@ -52,7 +52,7 @@ void PmixRanks::begin(PmixJob job, bool shares_host) {
   first_rank_ = own.first_rank;
   stages_.assign(static_cast<std::size_t>(own.ranks), Stage::silent);
   fence_ = 0;
-  alive_ = std::make_shared<int>(0);  // What ranks of the epoch before have said is void.
+  alive_ = std::make_shared<int>(0);  // Requests of the epoch before are void.
   std::string why;
   if (!library_.begin(job, why)) throw Error(Errc::internal, "PMIx cannot be served: " + why);
 }
@@ -63,7 +63,7 @@ std::vector<std::string> PmixRanks::variables(int rank) const {
   if (!library_.variables(first_rank_ + rank, variables, why)) {
     throw Error(Errc::internal, "PMIx cannot be served: " + why);
   }
-  // Open MPI names its files by host and local rank, which two agents of a host have both.
+  // Open MPI names its files by host and local rank, both of which agents of one host share.
   for (const char* name :
        {"OMPI_MCA_btl_vader_backing_directory", "OMPI_MCA_btl_sm_backing_directory"}) {
     if (!memory_folder_.empty()) variables.push_back(name + ("=" + memory_folder_));

@@ -13,10 +13,10 @@
 
 namespace dlaunch::launcher {
 
-/// What the MPI ranks of this node want by PMIx, on the agent's thread, which is that of `io`.
+/// Brings the PMIx requests of this node's MPI ranks to the agent's thread, which is that of `io`.
 class PmixRanks : private PmixListener {
  public:
-  /// What the agent has to do for them. Ranks are local.
+  /// The agent's side of the requests. Ranks are local.
   struct Wishes {
     std::function<void(int rank, int exit_code, const std::string& message)> abort;
     std::function<void(int rank, const std::string& what)> refused;
@@ -56,7 +56,7 @@ class PmixRanks : private PmixListener {
   int first_rank_ = 0;
   std::vector<Stage> stages_;  ///< By local rank.
   std::uint64_t fence_ = 0;
-  /// What comes from the library's threads checks that we live.
+  /// Calls from the library's threads check that this object still lives.
   std::shared_ptr<int> alive_ = std::make_shared<int>(0);
 };
 

@@ -42,7 +42,7 @@ void UnservedMpi::look_after(std::size_t number) {
   });
 }
 
-/// One speaks for all: they run the same program.
+/// The first rank stands for all: they run the same program.
 void UnservedMpi::look() {
   const auto found = std::ranges::find_if(pids_, [](pid_t pid) { return pid > 0; });
   const std::string library = found == pids_.end() ? "" : mpi_of(*found);

@@ -12,16 +12,16 @@
 
 namespace dlaunch::launcher {
 
-/// Finds ranks that have loaded an MPI without having been offered anything, so that each of them
-/// is a world of its own: their program's file did not tell of it. One thread: that of `io`.
+/// Finds ranks that have loaded an MPI although their program's file did not show it: dlaunch
+/// offered them nothing, so each of them is a world of its own. One thread: that of `io`.
 class UnservedMpi {
  public:
   UnservedMpi(boost::asio::io_context& io, std::function<void(const std::string&)> say)
       : say_(std::move(say)), timer_(io) {}
 
-  /// An attempt has begun. By local rank; 0 for one that was not started.
+  /// An attempt has begun. `pids` are by local rank; 0 for a rank that was not started.
   void begin(const std::vector<pid_t>& pids, int first_rank);
-  /// It is over.
+  /// The attempt is over.
   void stop() { timer_.cancel(); }
 
  private:
@@ -32,7 +32,7 @@ class UnservedMpi {
   boost::asio::steady_timer timer_;
   std::vector<pid_t> pids_;
   int first_rank_ = 0;
-  bool told_ = false;  ///< Once a job.
+  bool told_ = false;  ///< Said once for the whole job.
 };
 
 }  // namespace dlaunch::launcher

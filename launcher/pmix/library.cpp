@@ -18,7 +18,7 @@
 namespace dlaunch::launcher {
 namespace {
 
-PmixListener* listener = nullptr;  ///< OpenPMIx calls functions that are given nothing of ours.
+PmixListener* listener = nullptr;  ///< Static, since OpenPMIx's callbacks take no argument of ours.
 
 /// A list of pmix_info_t that grows, and is OpenPMIx's to read.
 class Infos {
@@ -31,7 +31,7 @@ class Infos {
   }
 
   void add(const char* key, const std::string& text) { load(key, text.c_str(), PMIX_STRING); }
-  /// As OpenPMIx makes them.
+  /// The pattern is one that OpenPMIx has made.
   void add_pattern(const char* key, const char* pattern) { load(key, pattern, PMIX_REGEX); }
   void add(const char* key, std::uint32_t number) { load(key, &number, PMIX_UINT32); }
   void add_short(const char* key, std::uint16_t number) { load(key, &number, PMIX_UINT16); }
@@ -39,7 +39,7 @@ class Infos {
     const auto rank = static_cast<pmix_rank_t>(number);
     load(key, &rank, PMIX_PROC_RANK);
   }
-  /// Copied.
+  /// The nested list is copied.
   void add(const char* key, Infos& nested) {
     pmix_data_array_t array;
     array.type = PMIX_INFO;
@@ -68,10 +68,10 @@ class Done {
     told.status = status;
     told.changed.notify_one();
   }
-  /// For a call that is given `call`, too.
+  /// The argument for a call that is also given `call`.
   void* place() const { return told_.get(); }
-  /// The status of that call. PMIX_ERR_TIMEOUT: it has told nothing for too long, and may yet use
-  /// what it was given.
+  /// Waits for that call's status. PMIX_ERR_TIMEOUT: no word came in time, and the call may still
+  /// use its arguments.
   pmix_status_t of(pmix_status_t begun) {
     if (begun == PMIX_OPERATION_SUCCEEDED) return PMIX_SUCCESS;
     if (begun != PMIX_SUCCESS) return begun;
@@ -79,7 +79,7 @@ class Done {
     if (told_->changed.wait_for(lock, patience, [this] { return told_->status.has_value(); })) {
       return *told_->status;
     }
-    // Left where it is: OpenPMIx may tell later.
+    // The memory is left alone on purpose: OpenPMIx may report later.
     lock.unlock();
     static_cast<void>(told_.release());
     return PMIX_ERR_TIMEOUT;
@@ -138,7 +138,7 @@ pmix_status_t fence(const pmix_proc_t* who, std::size_t count, const pmix_info_t
         PMIX_SUCCESS, reinterpret_cast<const char*>(held->data()), held->size(), answered,
         [](void* used) { delete static_cast<Bytes*>(used); }, held);
   };
-  // Only a part of the world that lives here can be told from another.
+  // A fence of a part of the world is served only if the whole world is on this node.
   if (!whole && world_size != local_size) return PMIX_ERR_NOT_SUPPORTED;
   if (whole) {
     listener->on_fence(mine, done);
@@ -148,7 +148,7 @@ pmix_status_t fence(const pmix_proc_t* who, std::size_t count, const pmix_info_t
   return PMIX_SUCCESS;
 }
 
-/// Whatever a rank has made known came with a fence.
+/// Nothing can be fetched: all that ranks have made known came with a fence.
 pmix_status_t fetch(const pmix_proc_t*, const pmix_info_t*, std::size_t, pmix_modex_cbfunc_t,
                     void*) {
   return PMIX_ERR_NOT_FOUND;

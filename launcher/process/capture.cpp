@@ -65,7 +65,7 @@ Captured capture(const std::vector<std::string>& line, const CaptureRules& rules
     const std::size_t room = rules.bytes_max - captured.output.size();
     captured.output.append(block.data(), std::min(room, static_cast<std::size_t>(size)));
   }
-  // It may live on without its output.
+  // The tool may live on after closing its output.
   const unique_fd process(static_cast<int>(::syscall(SYS_pidfd_open, child, 0)));
   pollfd ended{process.get(), POLLIN, 0};
   captured.in_time =

@@ -8,18 +8,18 @@
 
 namespace dlaunch::launcher {
 
-/// What a short-lived tool has printed.
+/// The output of a short-lived tool.
 struct Captured {
   std::string output;
   int code = -1;        ///< -1: it could not be started, was killed, or did not end in time.
   bool in_time = true;  ///< It ended before the deadline.
 };
 
-/// What is wanted of a tool's output, and for how long it is waited for; then it is killed.
+/// How much of a tool's output is wanted, and how long the tool may run before it is killed.
 struct CaptureRules {
   Clock::duration patience{};
-  std::size_t bytes_max = 0;  ///< What it prints beyond is lost.
-  bool with_stderr = false;   ///< Else what it says there is dropped.
+  std::size_t bytes_max = 0;  ///< Output beyond this is lost.
+  bool with_stderr = false;   ///< Whether stderr is kept, too; else it is dropped.
 };
 
 /// Runs a program, given by its path and arguments, with an empty stdin, and waits for it. Never

@@ -23,7 +23,7 @@ InputEnd::InputEnd(boost::asio::io_context& io, std::function<void()> ended)
 }
 
 void InputEnd::read() {
-  // Waited for and then read, so that nobody who shares the input finds it non-blocking.
+  // Reads only after waiting, so that the input, which others may share, need not be non-blocking.
   input_.async_wait(boost::asio::posix::stream_descriptor::wait_read, [this](auto error) {
     if (error == boost::asio::error::operation_aborted) return;
     const auto size = error ? 0 : ::read(input_.native_handle(), dropped_.data(), dropped_.size());

@@ -8,8 +8,9 @@
 
 namespace dlaunch::launcher {
 
-/// Waits for the end of our standard input: nobody holds its other end any more. What comes before
-/// it is dropped. It must outlive the loop's last run, and no child of ours may have the input.
+/// Waits for the end of our standard input, when nobody holds its other end any more. Data before
+/// the end is dropped. It must outlive the loop's last run, and no child of ours may have the
+/// input.
 class InputEnd {
  public:
   /// `ended` is called once, from the loop; also where the input cannot be waited for, as a file.

@@ -19,15 +19,15 @@
 namespace dlaunch::launcher {
 
 /// A command, run once by /bin/sh, that says with its exit code whether this node is fit for work.
-/// What it writes is kept for the reason. Not thread-safe; ends the command when it is destroyed.
+/// Its last output is part of the reason. Not thread-safe; ends the command when it is destroyed.
 class NodeCheck {
  public:
   struct Setting {
     std::string command;
-    Clock::duration limit{};  ///< Then it is killed, and has failed.
+    Clock::duration limit{};  ///< The time after which it is killed, and has failed.
     sigset_t mask{};          ///< The signals it starts with blocked.
   };
-  /// Called once, from the loop: nothing where it went well, else "exited with 3: no GPU".
+  /// Called once, from the loop: nullopt for success, else the problem, as "exited with 3: no GPU".
   using Done = std::function<void(std::optional<std::string> problem)>;
 
   NodeCheck(boost::asio::io_context& io, const Setting& setting, Done done);
@@ -35,9 +35,9 @@ class NodeCheck {
   NodeCheck(const NodeCheck&) = delete;
   NodeCheck& operator=(const NodeCheck&) = delete;
 
-  /// -1 where it could not be started, and when it has ended.
+  /// -1 if it could not be started, or has ended.
   pid_t pid() const { return pid_; }
-  /// Its process was reaped, which the caller does.
+  /// The caller has reaped its process.
   void ended(const ExitStatus& status);
 
  private:
@@ -51,7 +51,8 @@ class NodeCheck {
   pid_t pid_ = -1;
   boost::asio::posix::stream_descriptor output_;
   boost::asio::steady_timer timer_;
-  std::string written_;                                               ///< The end of it.
+  /// The last part of its output.
+  std::string written_;
   std::shared_ptr<const bool> alive_ = std::make_shared<bool>(true);  ///< For what is queued.
 };
 

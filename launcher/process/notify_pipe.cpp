@@ -49,7 +49,7 @@ NotifyPipe::NotifyPipe(boost::asio::io_context& io, std::string path, Heard hear
     throw Error(Errc::refused, "cannot make the pipe " + path_ + ": " + errno_text(errno));
   };
   if (::mkfifo(path_.c_str(), owner_only) != 0) refuse();
-  // Open for writing, too, so that it has no end when the last of its writers has closed it.
+  // Opened for writing, too, so that no end is read when the last writer has closed it.
   const int fd = ::open(path_.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) {
     const int error = errno;

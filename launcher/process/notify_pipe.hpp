@@ -22,13 +22,12 @@ struct TimeWanted {
   std::chrono::milliseconds time{};
   bool operator==(const TimeWanted&) const = default;
 };
-/// What a worker tells its agent, in a line.
+/// A worker's message to its agent, one line.
 using WorkerNotice = std::variant<ProgressMade, TimeWanted>;
-/// nullopt where it is none of those. Pure.
+/// nullopt for any other line. Pure.
 std::optional<WorkerNotice> read_notice(std::string_view line);
 
-/// Puts what was read from a pipe together to lines; one that is too long for a notice is cut.
-/// Pure.
+/// Splits the bytes of a pipe into lines; a line too long for a notice is cut. Pure.
 class NoticeLines {
  public:
   /// Calls `take` with each line that is whole now.
@@ -38,15 +37,15 @@ class NoticeLines {
   std::string begun_;
 };
 
-/// A named pipe into which any process of a node's workers may write notices: what the library
-/// offers as a call is an `echo` for a script. It ends with this object, on the thread of `io`,
-/// where what it hears is handled, too.
+/// A named pipe into which any process of a node's workers may write notices: a script can `echo`
+/// what the library offers as a call. Notices are handled on the thread of `io`, where this object
+/// also ends, and the pipe with it.
 class NotifyPipe {
  public:
   struct Heard {
     std::function<void()> progress;
     std::function<void(std::chrono::milliseconds time)> time_wanted;
-    std::function<void(std::string_view line)> other;  ///< What is no notice.
+    std::function<void(std::string_view line)> other;  ///< Takes lines that are no notices.
   };
   /// Makes the pipe. Throws Error{refused} where the file system has none.
   NotifyPipe(boost::asio::io_context& io, std::string path, Heard heard);

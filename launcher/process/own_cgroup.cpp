@@ -20,8 +20,8 @@ namespace dlaunch::launcher {
 namespace {
 
 constexpr std::string_view name_begin = "dlaunch-";
-/// Epochs of one launcher have different names, unless a process of another namespace has its
-/// number.
+/// How many names are tried. Epochs of one launcher have different names; a process of another pid
+/// namespace may have the same number, and so the same name.
 constexpr int names_max = 64;
 /// Programs make cgroups of their own in ours: containers, another launcher.
 constexpr int cgroup_depth_max = 16;
@@ -59,7 +59,7 @@ void for_each_directory(int fd, Visit visit) {
   }
 }
 
-/// Those in which some process lives stay, as the kernel sees to.
+/// Removes the cgroups below; the kernel keeps those in which a process lives.
 void remove_below(int fd, int depth) {
   if (depth == 0) return;
   for_each_directory(fd, [&](const char* name) {
@@ -76,12 +76,12 @@ void remove_stale(int parent) {
     if (!directory || ::fstat(directory.get(), &status) != 0 || status.st_uid != ::geteuid()) {
       return;
     }
-    // A launcher that lives holds the lock.
+    // A live launcher holds the lock.
     if (::flock(directory.get(), LOCK_EX | LOCK_NB) == 0) ::unlinkat(parent, name, AT_REMOVEDIR);
   });
 }
 
-/// False also for a cgroup that was removed.
+/// Whether processes may be put into it; false for a removed cgroup, too.
 bool takes_processes(int directory) {
   return ::faccessat(directory, "cgroup.procs", W_OK, AT_EACCESS) == 0;
 }
@@ -95,7 +95,7 @@ std::optional<std::string> cgroup_directory(std::string_view proc_self_cgroup,
   for (std::string line; std::getline(groups, line);) {
     if (line.starts_with("0::/")) group = line.substr(3);
   }
-  // Outside of what our namespace shows.
+  // The cgroup lies outside of our namespace.
   if (group.empty() || group.starts_with("/..")) return std::nullopt;
   std::istringstream mounts{std::string(mountinfo)};
   for (std::string line; std::getline(mounts, line);) {
@@ -123,7 +123,7 @@ std::optional<std::string> own_cgroup_directory() {
 std::unique_ptr<OwnCgroup> OwnCgroup::make(boost::asio::io_context& io, const std::string& parent,
                                            std::function<void()> emptied) {
   const auto above = open_directory(AT_FDCWD, parent.c_str());
-  // Processes are moved between two cgroups only by those who may write into what both lie in.
+  // To move a process between two cgroups takes the right to write to their common ancestor.
   if (!above || !takes_processes(above.get())) return nullptr;
   remove_stale(above.get());
   for (int i = 0; i < names_max; ++i) {
@@ -135,7 +135,7 @@ std::unique_ptr<OwnCgroup> OwnCgroup::make(boost::asio::io_context& io, const st
     }
     auto directory = open_directory(above.get(), name.c_str());
     if (!directory || ::flock(directory.get(), LOCK_EX | LOCK_NB) != 0) continue;
-    // Between its birth and its lock another launcher may have taken it for a stale one.
+    // Before we locked it, another launcher may have removed it as stale.
     if (!takes_processes(directory.get())) continue;
     unique_fd events(::openat(directory.get(), "cgroup.events", O_RDONLY | O_CLOEXEC));
     if (!events || ::faccessat(directory.get(), "cgroup.kill", W_OK, AT_EACCESS) != 0) {
@@ -165,7 +165,7 @@ OwnCgroup::~OwnCgroup() {
 void OwnCgroup::kill() {
   const unique_fd file(::openat(directory_.get(), "cgroup.kill", O_WRONLY | O_CLOEXEC));
   if (!file) return;
-  // What this does not reach is found by its parents.
+  // Processes that this does not reach are found by their parents.
   [[maybe_unused]] const auto written = ::write(file.get(), "1", 1);
 }
 

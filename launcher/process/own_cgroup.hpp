@@ -22,8 +22,8 @@ std::optional<std::string> cgroup_directory(std::string_view proc_self_cgroup,
 /// The same of this process.
 std::optional<std::string> own_cgroup_directory();
 
-/// A cgroup (v2) below our own, for the workers of one epoch. It finds processes that nobody could
-/// find by their parents, and ends all of them at one stroke. Not thread-safe.
+/// A cgroup (v2) below our own, for the workers of one epoch. It holds even processes that cannot
+/// be found by their parents, and ends all of them at one stroke. Not thread-safe.
 class OwnCgroup {
  public:
   /// Makes a cgroup in the directory `parent`, and removes those that this user's dead launchers
@@ -43,9 +43,9 @@ class OwnCgroup {
   void kill();
   /// `emptied` is called once on the thread of `io` when no process lives in it any more.
   void await_end();
-  /// Some process lives in it, or below it.
+  /// Whether some process lives in it, or below it.
   bool is_populated() const;
-  /// Those directly in it.
+  /// The processes directly in it.
   std::vector<pid_t> processes() const;
 
  private:

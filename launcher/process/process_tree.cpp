@@ -65,7 +65,8 @@ pid_t parent_of(const std::string& stat) {
 
 std::vector<pid_t> children_of(pid_t parent) {
   std::vector<pid_t> children;
-  // The short way, where the kernel was built with it; else every process is asked for its parent.
+  // Reads /proc's list of children, where the kernel has it; else asks every process for its
+  // parent.
   bool listed = false;
   const std::string tasks = "/proc/" + std::to_string(parent) + "/task";
   for_each_entry(tasks.c_str(), [&](const std::string& thread) {
@@ -84,7 +85,7 @@ std::vector<pid_t> children_of(pid_t parent) {
 }  // namespace
 
 std::vector<pid_t> child_processes() {
-  // Most often there is none, which the kernel says at once; /proc takes ten times as long.
+  // Most often there is no child, which waitid() says at once; /proc takes ten times as long.
   siginfo_t ended{};
   const bool childless =
       ::waitid(P_ALL, 0, &ended, WEXITED | WNOHANG | WNOWAIT | __WALL) != 0 && errno == ECHILD;
@@ -158,7 +159,7 @@ std::string hanging_text(const std::vector<Hanging>& processes) {
 }
 
 void become_subreaper() {
-  // Refused only by kernels before 3.4.
+  // Only kernels before 3.4 refuse it.
   ::prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
 }
 

@@ -17,14 +17,14 @@ std::vector<pid_t> child_processes();
 /// /proc does not tell.
 std::vector<pid_t> processes_connected_to(std::uint16_t port);
 
-/// A process that does not end, as far as /proc tells.
+/// A process that does not end, by /proc.
 struct Hanging {
   pid_t pid = 0;
   std::string command;  ///< Its name.
-  char state = '?';     ///< 'D' while the kernel does not let go of it.
+  char state = '?';     ///< 'D' while the kernel holds on to it.
   std::string wchan;    ///< The kernel's function in which it waits; empty where that is not told.
 };
-/// Those of these processes that are still there.
+/// The ones of these processes that are still there.
 std::vector<Hanging> hanging_among(const std::vector<pid_t>& processes);
 /// "pid 7 (python3), state D, waits in nfs_wait; pid 8 (cat), state D, and 2 more". Pure.
 std::string hanging_text(const std::vector<Hanging>& processes);
@@ -33,8 +33,8 @@ std::string hanging_text(const std::vector<Hanging>& processes);
 /// signal: the default of most signals would end the others. Empty where /proc does not tell.
 std::vector<pid_t> catchers_below(pid_t pid, int signal_number);
 
-/// The processor time of that process and of all below it, those that have ended included as far as
-/// they were waited for. 0 where /proc does not tell.
+/// The processor time of that process and of all below it, including those that have ended and were
+/// waited for. 0 where /proc does not tell.
 std::chrono::milliseconds cpu_time_below(pid_t pid);
 
 /// Makes this process the one that orphans below it are handed to.

@@ -25,7 +25,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Interpreters that are scripts themselves; the kernel follows no more of them.
+/// The number of interpreters that are scripts themselves; the kernel follows no more.
 constexpr int interpreters_max = 5;
 
 int check_program(const std::string& path) {
@@ -35,7 +35,7 @@ int check_program(const std::string& path) {
   return ::access(path.c_str(), X_OK) == 0 ? 0 : EACCES;
 }
 
-/// What a shell would answer, as a sentence with the cure.
+/// A shell's answer to such a problem, as a sentence with the cure.
 StartProblem program_problem(const std::string& program, int error) {
   const std::string quoted = in_quotes(program);
   switch (error) {
@@ -59,7 +59,7 @@ StartProblem program_problem(const std::string& program, int error) {
   }
 }
 
-/// "AArch64", for those that are likely to lie around; else the number that ELF gives it.
+/// A machine's name, such as "AArch64", if it is a common one; else its number in ELF.
 std::string machine_name(unsigned number) {
   switch (number) {
     case EM_386:
@@ -136,7 +136,7 @@ std::string loader_of(const std::string& path) {
   return {};
 }
 
-/// The kernel has been taught to execute other files, too: which, we do not know.
+/// The kernel may have been taught to execute other files (binfmt_misc); which, we do not know.
 bool knows_other_formats() {
   std::error_code error;
   for (fs::directory_iterator at("/proc/sys/fs/binfmt_misc", error), end; !error && at != end;
@@ -147,7 +147,7 @@ bool knows_other_formats() {
   return false;
 }
 
-/// For the machine that we were built for, as far as the head tells.
+/// Whether the executable is for our own machine, as far as its head tells.
 bool is_for_this_machine(std::string_view head) {
   const auto own = head_of("/proc/self/exe");
   const std::size_t machine = offsetof(Elf64_Ehdr, e_machine);
@@ -161,7 +161,7 @@ bool may_be_for_32_bits(std::string_view head) {
   return head.size() >= sizeof(Elf32_Ehdr) && head[EI_CLASS] == ELFCLASS32;
 }
 
-/// What exec would answer; 0 also where nothing can be told.
+/// The error that exec would give; 0 also where nothing can be said.
 int expected_exec_error(const std::string& path, const std::string& directory, int depth = 0) {
   if (depth > interpreters_max) return ELOOP;
   if (const int error = check_program(path)) return error;
@@ -201,7 +201,8 @@ ProgramPath find_program(const std::string& name, const std::string& search_path
     std::string candidate = path_in(directory, folder.empty() ? name : folder + "/" + name);
     const int problem = check_program(candidate);
     if (problem == 0) return {std::move(candidate), 0};
-    if (problem == EACCES) error = EACCES;  // As execvp: a later one may still do.
+    // As in execvp, a later folder may have a file that works.
+    if (problem == EACCES) error = EACCES;
     if (colon == std::string_view::npos) break;
     rest.remove_prefix(colon + 1);
   }
@@ -230,7 +231,7 @@ ProgramFound find_program(const ProgramPlan& program) {
   auto found = find_program(program.argv.front(), std::string(search_path), program.directory);
   if (found.error != 0) return {{}, program_problem(found.path, found.error)};
   if (!program.script) return {std::move(found.path), std::nullopt};
-  // Told once, and not by every interpreter.
+  // A missing script is told here, once, and not by every interpreter.
   const std::string script = path_in(program.directory, *program.script);
   if (::access(script.c_str(), R_OK) == 0) return {std::move(found.path), std::nullopt};
   const std::string why = errno == ENOENT ? "there is no file " : "cannot read ";

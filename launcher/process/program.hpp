@@ -7,7 +7,7 @@
 
 namespace dlaunch::launcher {
 
-/// Why an attempt could not be started, and what dlaunch exits with for it.
+/// Why an attempt could not be started, and dlaunch's exit code for it.
 struct StartProblem {
   int exit_code = 0;
   std::string sentence;
@@ -21,7 +21,7 @@ struct ProgramPath {
 };
 ProgramPath find_program(const std::string& name, const std::string& search_path,
                          const std::string& directory = {});
-/// A path that is taken from `directory`, unless either of them says where it begins.
+/// The path as seen from `directory`; an absolute path, or an empty directory, changes nothing.
 std::string path_in(const std::string& directory, const std::string& path);
 
 /// Why workers cannot run in a directory; empty is the current one, where they can.
@@ -34,19 +34,19 @@ struct ProgramFound {
 };
 ProgramFound find_program(const ProgramPlan& program);
 
-/// What exec's error means. `program` is its name, as it was given.
+/// The meaning of an exec error. `program` is the name as it was given.
 StartProblem exec_problem(const std::string& program, const std::string& path, int error);
 /// Finds a file that the kernel does not know how to execute, and a shell could not read either.
 /// Nullopt for text without "#!".
 std::optional<StartProblem> no_script(const std::string& program, const std::string& path);
 
-/// What would come of a start.
+/// The prospect of a start.
 struct Prospect {
   std::string files;  ///< "/usr/bin/python3, which reads /jobs/train.py".
   std::optional<StartProblem> problem;
 };
-/// Looks at the files, as the kernel would, and starts nothing. What cannot be told before, as in a
-/// file that may be executed and not read, is no problem.
+/// Looks at the files as the kernel would, and starts nothing. A doubt is no problem, as with a
+/// file that may be executed and not read.
 Prospect look_ahead(const ProgramPlan& program);
 
 }  // namespace dlaunch::launcher

@@ -30,7 +30,7 @@ std::string cannot_make(const std::string& path, int error) {
   return "cannot make the directory " + path + ": " + errno_text(error);
 }
 
-/// Removes what is empty, the directory itself at last; files stay.
+/// Removes empty folders, the directory itself last; files stay.
 void remove_empty(const fs::path& directory, int depth) {
   std::error_code ignored;
   for (fs::directory_iterator at(directory, ignored), end; !ignored && at != end;
@@ -48,7 +48,7 @@ void remove_empty(const fs::path& directory, int depth) {
 RunDirectory::RunDirectory(const JobSpec& spec, std::span<const std::string> environment)
     : prefix_(run_directory_prefix(spec, environment)), kept_(spec.log_dir.has_value()) {
   if (kept_) {
-    // Now, and not when the other nodes wait for this one.
+    // Made now, and not when the other nodes wait for this one.
     std::error_code problem;
     fs::create_directories(*spec.log_dir, problem);
     const bool usable = !problem && ::access(spec.log_dir->c_str(), W_OK | X_OK) == 0;
@@ -56,7 +56,7 @@ RunDirectory::RunDirectory(const JobSpec& spec, std::span<const std::string> env
     if (!usable) throw Error(Errc::refused, "--log-dir: " + cannot_make(*spec.log_dir, error));
     return;
   }
-  // A kill of the one process leaves the other to tidy up.
+  // Shared memory: if one of the two processes is killed, the other tidies up.
   void* page =
       ::mmap(nullptr, sizeof(Made), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (page == MAP_FAILED) return;

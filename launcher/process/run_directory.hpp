@@ -16,11 +16,12 @@ namespace dlaunch::launcher {
 /// stands for the same directory.
 class RunDirectory {
  public:
-  RunDirectory() = default;  ///< None.
+  RunDirectory() = default;  ///< No directory.
   /// Throws Error{refused} when what --log-dir asks for cannot be made.
   RunDirectory(const JobSpec& spec, std::span<const std::string> environment);
 
-  /// Makes it, unless that was tried before. Why there is none, where it could not be made.
+  /// Makes the directory, unless that was tried before. Returns why it could not be made; nullopt:
+  /// it was.
   std::optional<std::string> make(std::string_view job);
   /// Empty where there is none.
   const std::string& path() const { return path_; }
@@ -29,7 +30,7 @@ class RunDirectory {
   /// At the end of the job: removes it, unless the user asked for it or something in it is worth
   /// keeping; then what is empty goes.
   void finish(bool worth_keeping) const;
-  /// The same where nobody knows what it holds, since the process that has made it was killed.
+  /// The same if its contents are not known, because the process that made it was killed.
   void abandon() const;
 
  private:
@@ -38,8 +39,8 @@ class RunDirectory {
     std::array<char, 4096> path;
   };
 
-  std::string prefix_;  ///< What its path begins with.
-  bool kept_ = false;   ///< By --log-dir.
+  std::string prefix_;  ///< The beginning of its path.
+  bool kept_ = false;   ///< The user asked for it by --log-dir.
   std::optional<std::string> problem_;
   std::string path_;
   bool tried_ = false;

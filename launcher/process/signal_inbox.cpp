@@ -48,7 +48,7 @@ void SignalInbox::take(const signalfd_siginfo& info) {
   if (number == front_lost_signal()) return listener_.on_front_lost();
   if (number != handed_on_signal() || static_cast<pid_t>(info.ssi_pid) != front_) return;
   const int handed_on = info.ssi_int;
-  // These come to whoever writes to a closed pipe, or uses the terminal from the background.
+  // A process gets these if it writes to a closed pipe, or uses the terminal from the background.
   if (handed_on == SIGPIPE || handed_on == SIGTTIN || handed_on == SIGTTOU) return;
   listener_.on_handed_on(handed_on);
 }

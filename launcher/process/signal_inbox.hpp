@@ -32,8 +32,8 @@ class SignalInbox {
  public:
   SignalInbox(boost::asio::io_context& io, pid_t front, SignalListener& listener);
 
-  /// Tells of what has come and was not read yet, before it returns. For those who are about to act
-  /// on something that came later, or on a deadline.
+  /// Reports signals that have come and were not read yet, before it returns. To be called before
+  /// acting on a later event, or on a deadline.
   void take_pending();
 
  private:

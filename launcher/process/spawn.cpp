@@ -46,7 +46,7 @@ class CoreHold {
   CoreHold(const CoreHold&) = delete;
   CoreHold& operator=(const CoreHold&) = delete;
 
-  /// For the calling thread; the child calls it for itself, and the parent is held on.
+  /// For the calling thread.
   DLAUNCH_UNCHECKED void release() const {
     if (held_) ::sched_setaffinity(0, sizeof allowed_, &allowed_);
   }
@@ -88,7 +88,7 @@ DLAUNCH_UNCHECKED int child_main(void* argument) {
        place(request.pmi.ours, request.pmi.number);
   ok = ok && (request.directory == nullptr || ::chdir(request.directory) == 0);
   if (ok) {
-    // Not a terminal, or not ours to give: then the program runs in the background, as it would.
+    // It may be no terminal, or not ours to give: then the program runs in the background.
     if (request.foreground) ::tcsetpgrp(0, ::getpid());
     if (request.descriptors != nullptr) ::setrlimit(RLIMIT_NOFILE, request.descriptors);
     if (request.ignore_children) ::signal(SIGCHLD, SIG_IGN);
@@ -100,17 +100,17 @@ DLAUNCH_UNCHECKED int child_main(void* argument) {
 }
 
 #ifdef __SANITIZE_THREAD__
-// ThreadSanitizer takes clone for a fork, whose child has memory of its own, and no longer believes
-// in the parent's locks. By its other name it does not see it.
+// ThreadSanitizer takes clone for a fork, whose child has memory of its own, and then loses track
+// of the parent's locks. It does not intercept clone's other name.
 extern "C" int __clone(int (*function)(void*), void* stack, int flags, void* argument, ...);
 constexpr auto clone_unseen = &__clone;
 #else
 constexpr auto clone_unseen = &::clone;
 #endif
 
-/// clone3 into a cgroup, which glibc has no call for: a process that moves there after its birth
-/// would first wait for all processors to have been elsewhere, some milliseconds. On the other
-/// stack the child calls `child_main`, which does not return. Returns as clone does, errno negated.
+/// clone3 into a cgroup; glibc has no call for it. (A process that moves there after its birth
+/// first waits some milliseconds until all processors have switched tasks.) On the other stack the
+/// child calls `child_main`, which does not return. Returns as clone does, with errno negated.
 DLAUNCH_UNCHECKED long clone_into([[maybe_unused]] int cgroup, [[maybe_unused]] void* stack_base,
                                   [[maybe_unused]] std::size_t stack_bytes,
                                   [[maybe_unused]] Child* child) {

@@ -48,17 +48,17 @@ struct SpawnResult {
   int error = 0;  ///< errno of what failed, exec included; then there is no process.
 };
 
-/// Finds out whether a thread that starts many processes had better keep to its core meanwhile. The
+/// Finds out whether a thread that starts many processes should keep to its core meanwhile. The
 /// parent sleeps while a new child prepares its exec. On busy processors a child that is born on
-/// another core waits for that one, and starting takes up to half as long again; on idle ones a
-/// child that is born here is in its parent's way, which takes as much. So a few starts are made
-/// each way, as on idle processors first, and then many in the way that took less. Pure, reads no
-/// clock.
+/// another core waits for that core, and starting takes up to half as long again; on idle ones a
+/// child that is born on its parent's core is in the parent's way, which costs as much. So a few
+/// starts are made each way, the way for idle processors first, and then many in the faster way.
+/// Pure, reads no clock.
 class StartTrial {
  public:
   /// Whether the next start is made on this core.
   bool keeps_core() const noexcept;
-  /// That start took so long, with all that belongs to it.
+  /// The last start took so long, with all that belongs to it.
   void took(Clock::duration time) noexcept;
 
   static constexpr std::size_t tries = 4, cycle = 64;
@@ -75,8 +75,8 @@ class StartTrial {
 };
 
 /// Starts a process in a process group of its own that dies with the calling thread. The program
-/// ignores the signals that this process ignores. Returns when the new program runs, or could not.
-/// The calling thread must have all signals blocked that are not ignored.
+/// ignores the signals that this process ignores. Returns when the new program runs or has failed
+/// to start. The calling thread must have all signals blocked that are not ignored.
 SpawnResult spawn(const SpawnRequest& request);
 
 }  // namespace dlaunch::launcher

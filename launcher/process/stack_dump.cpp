@@ -20,11 +20,11 @@ namespace dlaunch::launcher {
 namespace {
 
 constexpr mode_t file_mode = 0644;
-/// Also where our file has been replaced by that of another version.
+/// Names this very program, even if its file was replaced by another version's.
 constexpr const char* own_program = "/proc/self/exe";
 
-/// The time is shared by the ranks that are looked at one after the other; a part of it is left, in
-/// which what is known is written.
+/// The time for one tool. Ranks that are looked at one after the other share the limit; a quarter
+/// of it is left to write down the results.
 std::chrono::milliseconds limit_of_tool(const StackDump::Setting& setting) {
   const auto ranks = static_cast<std::size_t>(setting.last_rank - setting.first_rank + 1);
   const auto turns = static_cast<long>((ranks + stacks_at_once() - 1) / stacks_at_once());
@@ -118,7 +118,8 @@ void StackDump::ended(const ExitStatus& status) {
   finish("dlaunch stack " + end_text(status.code, status.signal, status.core_dumped));
 }
 
-/// Not at once: ranks are signalled for it, which may be being reaped.
+/// Reports later, not from within this call: the report makes us signal ranks, which may just be
+/// being reaped.
 void StackDump::finish(std::optional<std::string> problem) {
   if (!done_) return;
   boost::asio::post(

@@ -19,7 +19,7 @@
 
 namespace dlaunch::launcher {
 
-/// How many ranks `dlaunch stack` looks at at once: each tool reads the symbols of all libraries.
+/// How many ranks `dlaunch stack` examines at a time: each tool reads the symbols of all libraries.
 std::size_t stacks_at_once();
 
 /// `dlaunch stack`, run by a launcher about its own ranks: into a file, or shortened onto stderr.
@@ -32,10 +32,11 @@ class StackDump {
     int first_rank = 0, last_rank = 0;
     std::optional<std::string> file;  ///< Without it, to stderr.
     Output* output = nullptr;         ///< Takes what goes to stderr; null: that is our own.
-    Clock::duration limit{};          ///< Then it is killed.
+    Clock::duration limit{};          ///< The time after which it is killed.
     sigset_t mask{};                  ///< The signals it starts with blocked.
   };
-  /// Called once, from the loop: nothing where it went well, else "did not end within 15 s".
+  /// Called once, from the loop: nullopt for success, else the problem, as "did not end within 15
+  /// s".
   using Done = std::function<void(std::optional<std::string> problem)>;
 
   StackDump(boost::asio::io_context& io, const Setting& setting, Done done);
@@ -43,9 +44,9 @@ class StackDump {
   StackDump(const StackDump&) = delete;
   StackDump& operator=(const StackDump&) = delete;
 
-  /// -1 where it could not be started, and when it has ended.
+  /// -1 if it could not be started, or has ended.
   pid_t pid() const { return pid_; }
-  /// Its process was reaped, which the caller does.
+  /// The caller has reaped its process.
   void ended(const ExitStatus& status);
 
  private:

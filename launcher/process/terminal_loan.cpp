@@ -12,11 +12,12 @@
 namespace dlaunch::launcher {
 namespace {
 
-/// For a worker to go on and begin its read; one that is slower is stopped again, and asks again.
+/// How long a worker gets to go on and begin its read; a slower one is stopped again, and asks
+/// again.
 constexpr auto loan_time = std::chrono::milliseconds(50);
-/// Nothing tells that we are brought to the foreground.
+/// How often we look whether we are in the foreground, since nothing tells us.
 constexpr auto foreground_check = std::chrono::milliseconds(500);
-/// For the end of a worker to be heard of that got a signal while it had the terminal.
+/// How late we may hear of the end of a worker that got a signal while it had the terminal.
 constexpr auto moment = std::chrono::seconds(1);
 
 }  // namespace
@@ -48,7 +49,7 @@ void TerminalLoan::forget() {
   told_ = false;
 }
 
-/// Takes back what is lent, and lends it to the next.
+/// Takes the terminal back from its borrower, and lends it to the next.
 void TerminalLoan::serve() {
   const pid_t ours = ::getpgid(setting_.front);
   pid_t foreground = ::tcgetpgrp(terminal_.get());
@@ -69,7 +70,7 @@ void TerminalLoan::serve() {
   }
   waiting_.pop_front();
   told_ = false;
-  // Refused where it has left its group, or is gone.
+  // It fails if the worker has left its group, or is gone.
   if (::tcsetpgrp(terminal_.get(), next.worker) == 0) borrower_ = next.worker;
   ::kill(-next.worker, SIGCONT);
   if (!setting_.for_good) serve_after(loan_time);

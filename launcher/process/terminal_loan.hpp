@@ -18,10 +18,11 @@ namespace dlaunch::launcher {
 /// The terminal of our session; empty where it has none.
 unique_fd controlling_terminal();
 
-/// Lends the terminal to workers that run in its background. The kernel stops one that reads from
-/// it, or changes its settings, by SIGTTIN or SIGTTOU: here it gets the foreground and goes on.
-/// With several workers none keeps it: a read that has begun goes on in the background, too, so the
-/// front has the terminal back at once, and its keys (Ctrl-C) are for the whole job again.
+/// Lends the terminal to workers that run in its background. The kernel stops a worker that reads
+/// from it, or changes its settings, by SIGTTIN or SIGTTOU; the worker then gets the foreground
+/// from here and goes on. With several workers none keeps it: a read that has begun goes on in the
+/// background, too, so the front has the terminal back at once, and its keys (Ctrl-C) are for the
+/// whole job again.
 class TerminalLoan {
  public:
   struct Setting {
@@ -34,9 +35,10 @@ class TerminalLoan {
   /// The worker, leader of its group, was stopped for want of the terminal. It waits as long as
   /// the launcher itself is not in the foreground.
   void ask(pid_t worker, int rank);
-  /// It has the foreground, or had it a moment ago, and so may have got a Ctrl-C for itself.
+  /// Whether the worker has the foreground, or had it a moment ago, and so may have got a Ctrl-C
+  /// itself.
   bool was_lent_to(pid_t worker) const;
-  /// Forgets who waits: the workers have ended.
+  /// Forgets the waiting workers: they have ended.
   void forget();
 
  private:
@@ -54,7 +56,7 @@ class TerminalLoan {
   pid_t borrower_ = 0;
   pid_t last_borrower_ = 0;
   Clock::time_point taken_back_{};
-  bool told_ = false;  ///< That somebody waits.
+  bool told_ = false;  ///< The user was told that a worker waits.
 };
 
 }  // namespace dlaunch::launcher

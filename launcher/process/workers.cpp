@@ -21,7 +21,8 @@ namespace {
 
 constexpr mode_t directory_mode = 0755;
 constexpr mode_t log_mode = 0644;
-/// Numbers below are left to the program's own descriptors, which shells number from 3.
+/// The first descriptor that we use in workers. Lower numbers are left to the program's own, which
+/// shells number from 3.
 constexpr int inherited_number_min = 3;
 
 StartProblem system_problem(const std::string& what) {
@@ -165,7 +166,8 @@ std::optional<StartProblem> Workers::start_one(const LaunchPlan& plan, const Wor
   SpawnResult result = spawn(request);
   if (result.error == ENOEXEC) {
     if (auto foreign = no_script(program.argv.front(), path)) return foreign;
-    // A script without "#!" is the shell's, as everywhere. argv[0] stays the name it was called by.
+    // A script without "#!" is run by the shell, as everywhere. argv[0] stays the name it was
+    // called by.
     std::vector<char*> script = {const_cast<char*>(_PATH_BSHELL), path.data()};
     script.insert(script.end(), argv.begin() + 1, argv.end());
     request.path = _PATH_BSHELL;
@@ -239,7 +241,7 @@ std::vector<Workers::Ended> Workers::reap(
     if (pid <= 0) {
       const bool childless = pid < 0 && errno == ECHILD;
       nothing_left_ = childless && !(cgroup_ && cgroup_->is_populated());
-      // No child's end will tell of these.
+      // No SIGCHLD tells of these processes' ends.
       if (childless && !nothing_left_) cgroup_->await_end();
       return ended;
     }
@@ -261,7 +263,7 @@ std::vector<Workers::Ended> Workers::reap(
 void Workers::signal_all(int number) {
   // A worker that was not reaped still owns its number, and so its group's.
   for (const pid_t pid : pids_) {
-    // One that left its group is signalled itself.
+    // A worker that left its group is signalled alone.
     if (pid > 0 && ::kill(-pid, number) != 0) ::kill(pid, number);
   }
   for (const pid_t pid : child_processes()) {

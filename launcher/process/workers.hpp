@@ -50,7 +50,7 @@ class Workers {
   /// By local rank; 0 for one that was not started or has ended.
   const std::vector<pid_t>& pids() const { return pids_; }
 
-  /// The worker whose process, or process group's, that is; -1 for nobody's.
+  /// The local rank of the worker to whose process group this process belongs; -1 if to none.
   int local_rank_of(pid_t pid) const;
 
   struct Ended {
@@ -69,17 +69,18 @@ class Workers {
                           const std::function<void(pid_t, const ExitStatus&)>& other);
   /// No child of any kind was left at the last reap, and no process in the attempt's cgroup.
   bool nothing_left() const { return nothing_left_; }
-  /// Children, orphans that came to us, and what else is in the attempt's cgroup.
+  /// Children, orphans that came to us, and other processes in the attempt's cgroup.
   std::vector<pid_t> left() const;
   /// The attempt's cgroup, which lasts until `end`; null where it has none.
   OwnCgroup* cgroup() const { return cgroup_.get(); }
-  /// The attempt is over: what it had besides processes goes.
+  /// The attempt is over: frees everything it had besides processes.
   void end() { cgroup_.reset(); }
 
-  /// To every worker's process group, and to orphans that came to us; SIGKILL to all that is left.
+  /// Signals every worker's process group, and orphans that came to us; SIGKILL goes to everything
+  /// left.
   void signal_all(int number);
-  /// To those that catch it, alone: a worker's process, or the next below it that do. Returns their
-  /// local ranks.
+  /// Signals only processes that catch it: a worker's own, or else the nearest below it that do.
+  /// Returns their local ranks.
   std::vector<int> signal_catchers(int number);
 
  private:
@@ -87,7 +88,7 @@ class Workers {
     unique_fd out, err;  ///< The workers' ends; only `out` where both streams go through it.
   };
 
-  /// What exec wants of a program.
+  /// The arguments of exec for a program.
   struct Words {
     std::vector<char*> argv;
     std::vector<char*> environ;  ///< Without an end, for what a worker has of its own.
@@ -105,7 +106,7 @@ class Workers {
   unique_fd null_;
   unique_fd control_number_;        ///< Held so that nothing else gets the number.
   unique_fd pmi_number_;            ///< The same.
-  std::vector<std::string> paths_;  ///< Those of the attempt's programs.
+  std::vector<std::string> paths_;  ///< Paths of the attempt's programs.
   std::vector<pid_t> pids_;
   std::vector<unique_fd> controls_;
   std::vector<unique_fd> pmi_sockets_;

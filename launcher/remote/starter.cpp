@@ -32,7 +32,7 @@ namespace {
 
 namespace asio = boost::asio;
 
-/// What an ssh wrote last may lie in its pipe when we learn of its end, behind a console that
+/// When we learn of an ssh's end, its last output may still lie in the pipe, behind a console that
 /// blocks.
 constexpr auto last_words_timeout = std::chrono::milliseconds(100);
 
@@ -51,7 +51,7 @@ StarterRules rules_of(const StarterTask& task) {
   return rules;
 }
 
-/// Ranks' prefixes have their colours from the agents.
+/// The agents colour the prefixes of ranks.
 Output::Manner manner_of(const StarterTask& task) {
   return {.redraws = terminal_redraws(task.environment), .voice = task.voice};
 }
@@ -156,7 +156,7 @@ class Starter : private SignalListener {
     }
   }
 
-  /// Its last words are part of what is told.
+  /// Reports an end once the last output, which is part of the report, has been read.
   void tell_when_read(std::size_t index, ExitStatus status) {
     auto told = std::make_shared<bool>(false);
     const auto tell = [this, told, index, status] {
@@ -169,7 +169,7 @@ class Starter : private SignalListener {
     timer->async_wait([timer, tell](auto) { tell(); });
   }
 
-  /// There is nobody any more to tell; our end closes all inputs.
+  /// Nobody is left to be told; our end closes all inputs.
   void on_front_lost() override { ::_exit(exit_code::internal); }
 
   void on_handed_on(int number) override {
@@ -219,7 +219,7 @@ class Starter : private SignalListener {
   StarterCore core_;
   std::optional<InputEnd> input_end_;
   std::vector<Child> children_;  ///< By start.
-  bool closed_ = false;          ///< All inputs are: nothing more is started.
+  bool closed_ = false;          ///< All inputs are closed: nothing more is started.
   std::deque<Event> events_;     ///< For the core.
   bool feeding_ = false;
   int exit_code_ = exit_code::internal;

@@ -11,11 +11,11 @@
 
 namespace dlaunch::launcher::remote {
 
-/// A job on other hosts, as it is started from here.
+/// A job on other hosts that is started from here.
 struct StarterTask {
   JobSpec spec;
   std::vector<std::string> environment;  ///< Ours, which each ssh has.
-  Voice voice;                           ///< For what is said here; agents have their own.
+  Voice voice;                           ///< For our own lines; agents have voices of their own.
   std::vector<HostStart> starts;
   std::string secret;  ///< For the first line of each input; empty: the job has none of ours.
 };

@@ -16,7 +16,8 @@ namespace {
 using nlohmann::json;
 using Row = std::vector<std::string>;
 
-/// Names and sentences come from other machines: nothing of them may steer a terminal.
+/// Names and sentences come from other machines, so control characters are removed: they could
+/// steer a terminal.
 std::string shown(std::string text) {
   return text.empty() ? "-" : without_controls(std::move(text));
 }
@@ -42,8 +43,8 @@ std::string age_of(const json& node) {
   return std::to_string(node.at("heartbeat_age_ms").get<long>() / 1000) + " s ago";
 }
 
-/// The ranks that are behind, a line each, as the daemon has put it; one of before says nothing of
-/// it.
+/// The ranks that are behind, a line each, in the daemon's words; an older daemon says nothing of
+/// them.
 std::string behind_text(const json& job) {
   std::string text;
   long left = job.value("ranks_behind", 0L);

@@ -69,7 +69,7 @@ std::optional<std::pair<Made, Made>> untold_difference(std::span<const RankLog> 
   for (const auto& [call, made] : collectives(ranks)) {
     const Made& first = made.front();
     for (const Made& other : made) {
-      // If both are in their calls, or failed, they say it themselves.
+      // Two ranks that are both still in their calls, or failed in them, report it themselves.
       if (!other.call->agrees_with(*first.call) &&
           (has_returned(*other.call) || has_returned(*first.call))) {
         return std::pair(first, other);

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-/// The call in which ranks go apart: pure, from their records alone.
+/// Finds the call in which ranks diverge, from their records alone. Pure.
 namespace dlaunch::launcher {
 
 /// A collective, which all ranks of its communicator make under one number.
@@ -24,16 +24,16 @@ struct RankLog {
   const FlightLog* log = nullptr;
 };
 
-/// What a rank has to do with a call that others make.
+/// A rank's relation to a call that others make.
 struct CallPart {
   enum class Kind {
-    none,    ///< It is not known to have the communicator.
-    absent,  ///< It has not come so far.
-    came,    ///< It has made the call, or no record of what it made is left.
+    none,    ///< It is not known to be in the communicator.
+    absent,  ///< It has not reached the call.
+    came,    ///< It has made the call, or its record is gone.
     other,   ///< It made another call under that number.
   };
   Kind kind = Kind::none;
-  const FlightCall* made = nullptr;  ///< What it made, where a record is left.
+  const FlightCall* made = nullptr;  ///< Its call, if a record is left.
 };
 CallPart part_in(const FlightLog& log, const CallId& call, const FlightCall::Terms& terms);
 
@@ -49,15 +49,15 @@ struct Divergence {
   std::vector<int> absent;
 };
 
-/// The one of all such calls that began first.
+/// The earliest of all such calls.
 std::optional<Divergence> first_divergence(std::span<const RankLog> ranks);
 
-/// Two ranks that made different calls under one number, of which one has returned: it cannot tell
-/// any more.
+/// Two ranks that made different calls under one number, one of which has returned, so that it can
+/// no longer report the mismatch.
 std::optional<std::pair<Divergence::Made, Divergence::Made>> untold_difference(
     std::span<const RankLog> ranks);
 
-/// It is over, and did not fail.
+/// Whether the call is over and did not fail.
 bool has_returned(const FlightCall& call);
 
 }  // namespace dlaunch::launcher

@@ -6,7 +6,7 @@
 
 namespace dlaunch::launcher {
 
-/// What a worker wrote into its error.json.
+/// The contents of a worker's error.json.
 struct ErrorReport {
   std::string message;
   std::string callstack;  ///< Empty where it gave none.
@@ -17,8 +17,8 @@ struct ErrorReport {
 /// Reads error.json in both shapes PyTorch writes; nullopt for anything else. Never throws.
 std::optional<ErrorReport> parse_error_file(std::string_view text);
 
-/// The file as an outer launcher's is: a structured message has the exit code of its rank, negative
-/// for a signal, as `errorCode`. Any other text stays as it is.
+/// The file in the form that an outer launcher expects: a structured message gets its rank's exit
+/// code, negative for a signal, as `errorCode`. Any other text stays as it is.
 std::string with_error_code(std::string text, int code);
 
 }  // namespace dlaunch::launcher

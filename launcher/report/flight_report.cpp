@@ -20,13 +20,13 @@ using nlohmann::ordered_json;
 
 constexpr int flight_version = 1;
 
-/// Text of a program, in whatever encoding, becomes JSON. Over several lines for a flight, which
-/// people look into.
+/// Makes JSON; a program's text may have any encoding. A flight gets several lines, since people
+/// read it.
 std::string dumped(const ordered_json& json, int indent) {
   return json.dump(indent, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 
-/// A hash: as a number it is beyond what JSON's readers keep exactly.
+/// A hash, as text: readers of JSON do not keep such large numbers exactly.
 std::string hexadecimal(std::uint64_t hash) {
   char text[20];
   std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(hash));
@@ -126,7 +126,7 @@ ordered_json call_json(const NodeSnapshot& node, const FlightCall& call, const C
   return out;
 }
 
-/// Node rank 0's, if it is there.
+/// The head, from node rank 0's data if it is there.
 ordered_json head_json(const JobSnapshot& job) {
   const NodeSnapshot& node = job.nodes.front();
   ordered_json out;
@@ -222,8 +222,8 @@ ordered_json flight_of(const JobSnapshot& job) {
   return out;
 }
 
-/// By how many calls each rank is behind the first of its communicators, at most; nullopt for one
-/// that has none: it is behind nobody, as far as anybody can tell.
+/// How many calls each rank is behind the foremost rank of a communicator, the largest over its
+/// communicators; nullopt for a rank without one.
 std::vector<std::optional<std::uint64_t>> lags_of(const std::vector<Seen>& ranks) {
   std::map<std::uint64_t, std::uint64_t> most;
   const auto each_group = [](const Seen& seen, auto act) {

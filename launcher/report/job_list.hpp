@@ -8,12 +8,11 @@
 
 #include <sys/types.h>
 
-/// The jobs of a user on this host, as `dlaunch ps` lists them: plain values, and what is printed
-/// of them. Pure.
+/// The jobs of a user on this host, for `dlaunch ps`: plain values, and their printed forms. Pure.
 namespace dlaunch::launcher {
 
 enum class JobState : std::uint8_t {
-  waiting,     ///< For its other nodes, or a place among them; nothing has been started yet.
+  waiting,     ///< Waits for other nodes, or for a place; no worker has been started yet.
   running,     ///< Its workers run.
   restarting,  ///< All workers have ended, and will be started again.
   stopping,    ///< Its workers are being ended.
@@ -21,7 +20,7 @@ enum class JobState : std::uint8_t {
 /// "waiting".
 const char* state_text(JobState state);
 
-/// What a launcher says of itself: one node of a job.
+/// A launcher's description of itself: one node of a job.
 struct JobEntry {
   std::string job = {}, node = {}, host = {};
   JobState state = JobState::waiting;
@@ -29,10 +28,10 @@ struct JobEntry {
   std::uint32_t world_size = 0;  ///< 0 while it is not known.
   std::uint32_t attempt = 0;
   WallClock::time_point began = {};  ///< When the launcher was started.
-  /// Clock ticks from the host's boot to the start of the front process; 0 where it is gone. Tells
-  /// it from a later process of its number.
+  /// Clock ticks from the host's boot to the start of the front process; 0 where it is gone.
+  /// Distinguishes the process from a later one with its number.
   std::uint64_t front_started = 0;
-  std::string program = {};  ///< With its arguments; as much as a message bears.
+  std::string program = {};  ///< With its arguments, cut to fit a message.
 };
 
 /// A launcher that has answered. The numbers are those of the pid namespace in which it was asked.
@@ -42,7 +41,7 @@ struct FoundJob {
   pid_t front = 0;  ///< The launcher's first process, which takes signals; 0 as above.
 };
 
-/// What becomes of a job whose node on this host leaves it in order.
+/// The fate of a job whose node on this host leaves in order.
 struct JobDrained {
   enum class Then : std::uint8_t {
     goes_on,      ///< It is elastic, and has enough other nodes.
@@ -52,8 +51,8 @@ struct JobDrained {
     only_node,    ///< It has no other node.
   };
   Then then = Then::only_node;
-  std::int32_t nodes_left = 0;   ///< Without it.
-  std::int32_t nodes_least = 1;  ///< With which it runs.
+  std::int32_t nodes_left = 0;   ///< Nodes without the leaving one.
+  std::int32_t nodes_least = 1;  ///< The fewest with which the job runs.
 };
 /// "goes on without it, with 3 nodes".
 std::string drained_text(const JobDrained& drained);

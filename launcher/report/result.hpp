@@ -18,10 +18,10 @@ struct AttemptResult {
   WallClock::time_point ended{};
   std::vector<WorkerEnd> ends;     ///< In the order observed; a worker that never started has none.
   std::optional<Verdict> verdict;  ///< The job's, if it is known; unset if nobody failed.
-  std::string stall;               ///< Why it was ended where it had stalled, else empty.
+  std::string stall;               ///< Why it was ended as stalled; else empty.
   std::string flight_file;         ///< Empty where none was written.
   std::string stacks_file;         ///< The same.
-  std::string stacks_headline;     ///< Who was where, by that file.
+  std::string stacks_headline;     ///< Where the ranks were, by that file.
   std::optional<MemoryKills> memory_kills;
 };
 
@@ -32,7 +32,7 @@ struct JobResult {
   std::vector<AttemptResult> attempts;
   std::string outcome;  ///< "succeeded", "failed", "stopped by SIGTERM".
   int exit_code = 0;
-  std::string reason;  ///< Why it is not 0, as the terminal says it; empty where that is not known.
+  std::string reason;  ///< Why it is not 0, in the terminal's words; empty where that is not known.
   WallClock::time_point started{};
   WallClock::time_point ended{};
   std::vector<Phase> timings = {};  ///< Of the last attempt; empty if nothing was started.

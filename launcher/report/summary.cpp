@@ -116,7 +116,7 @@ std::string why_killed(const std::optional<MemoryKills>& kills) {
          " meanwhile (oom_kill in " + kills->file + ")";
 }
 
-/// What the end usually means, where its own words do not say it.
+/// The usual meaning of an end whose own words do not say it.
 std::string why(const WorkerEnd& end, const std::optional<MemoryKills>& kills) {
   for (const auto& line : end.last_lines) {
     if (line.find(no_libuv) == std::string::npos) continue;
@@ -133,11 +133,11 @@ std::string why(const WorkerEnd& end, const std::optional<MemoryKills>& kills) {
     default:
       break;
   }
-  // A rank's child, a loader of data, may be what was killed.
+  // The killed process may be a rank's child, such as a data loader.
   return kills && kills->count > 0 && end.failed() ? why_killed(kills) : "";
 }
 
-/// The words of a library that has lost another rank: those of gloo's and of sockets.
+/// Whether its words are those of a library that lost another rank: gloo's, or a socket's.
 bool tells_lost_peer(const WorkerEnd& end) {
   constexpr std::array<std::string_view, 3> words = {"Connection closed by peer",
                                                      "Connection reset by peer", "Broken pipe"};
@@ -146,7 +146,7 @@ bool tells_lost_peer(const WorkerEnd& end) {
   });
 }
 
-/// A rank that lost a peer, by its own words, and a peer that had left before.
+/// The explanation for a rank that, by its own words, lost a peer, and a peer that had left before.
 std::string why_lost(const WorkerEnd& culprit, const FailureSummary& summary) {
   if (!culprit.failed() || !tells_lost_peer(culprit)) return "";
   std::vector<int> left;
@@ -255,7 +255,7 @@ void append_words(FailureBlock& out, const std::vector<int>& ranks, bool is_trac
   out.fields.back().lines = words;
 }
 
-/// The ranks that failed with the same words.
+/// The ranks whose last words are these.
 std::vector<int> ranks_that_said(const std::vector<std::string>& words,
                                  const FailureSummary& summary) {
   std::vector<int> ranks;
@@ -265,8 +265,8 @@ std::vector<int> ranks_that_said(const std::vector<std::string>& words,
   return ranks;
 }
 
-/// What the culprit did, in a few words, where it says so: "ValueError: x". The only line that it
-/// wrote, if that is short, stands there and nowhere else.
+/// The culprit's failure in a few words, if its output has them: "ValueError: x". A short line that
+/// is its only one is shown here and nowhere else.
 struct What {
   std::string text;
   bool is_all = false;
@@ -276,7 +276,7 @@ What what_of(const WorkerEnd& culprit, const FailureSummary& summary) {
   if (!summary.cause_is_an_end || summary.culprits.size() > 1) return {};
   if (auto text = raised(culprit); !text.empty()) return {std::move(text)};
   const auto words = words_of(culprit);
-  // What it printed before a signal killed it says nothing of that; what it wrote to stderr may.
+  // Its stdout says nothing about the signal that killed it; its stderr may.
   const bool unrelated = culprit.status.signal != 0 && culprit.lines_of_both;
   const bool all = words.size() == 1 && words.front().size() <= short_max && !unrelated &&
                    ranks_that_said(words, summary).size() == 1;
@@ -291,7 +291,7 @@ void append_words(FailureBlock& out, const FailureSummary& summary, const Worker
   append_words(out, ranks, has_traceback(culprit), culprit.lines_of_both, words);
 }
 
-/// What to look at next, or what to start the job with, so that there is something.
+/// Advice: what to look at next, or which options would leave something to look at.
 void append_next(FailureBlock& out, const FailureSummary& summary, const WorkerEnd* culprit) {
   std::vector<std::string> files;
   const std::string error_file = culprit != nullptr  ? culprit->error_file

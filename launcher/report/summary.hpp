@@ -24,13 +24,13 @@ struct WorkerEnd {
   WallClock::time_point time{};
   bool stopped_by_us = false;  ///< It ended because we ended the attempt.
   bool peer_lost = false;      ///< It failed because of another rank: never the root cause.
-  bool blames_others = false;  ///< It failed in a call, by the fault of others, as it says.
+  bool blames_others = false;  ///< It says that it failed in a call through the fault of others.
   std::string error_file;      ///< Path, where the worker wrote one; else empty.
   std::optional<ErrorReport> error;
   std::vector<std::string> last_lines;  ///< The last lines of its stderr.
-  bool lines_of_both = false;           ///< They are those of its stdout, too.
+  bool lines_of_both = false;           ///< They include its stdout.
   std::string core_file;                ///< Path, where its core file was found; else empty.
-  std::string core_note;                ///< Else what became of it, where a signal calls for one.
+  std::string core_note;                ///< Else what became of the core that its signal calls for.
 
   bool failed() const { return !status.succeeded() && !stopped_by_us; }
 };
@@ -46,31 +46,32 @@ struct MemoryKills {
 struct FailureSummary {
   std::string program;
   std::string cause;            ///< A sentence; empty where nobody failed.
-  bool cause_is_an_end = true;  ///< It tells how the culprit ended.
-  std::vector<int> culprits;    ///< Those of these ranks that are to blame, the first one first.
+  bool cause_is_an_end = true;  ///< The cause tells how the culprit ended.
+  std::vector<int> culprits;    ///< The ranks to blame, the first one first.
   std::vector<WorkerEnd> ends;  ///< In the order in which they were observed.
-  /// What is known of the rank to blame, where that is another node's.
+  /// Details of the rank to blame, if it is another node's.
   std::optional<rendezvous::RankDetails> elsewhere;
   bool several_nodes = false;
-  WallClock::time_point started{};              ///< The attempt.
-  int attempt = 0;                              ///< How often the workers had been started again.
-  int max_restarts = 0;                         ///< How often they may be.
-  std::chrono::milliseconds restart_window{0};  ///< Within which time; 0: ever.
-  bool tolerated = false;                       ///< The job ended well all the same.
+  WallClock::time_point started{};  ///< When the attempt began.
+  int attempt = 0;                  ///< How often the workers had been started again.
+  int max_restarts = 0;             ///< How often that may happen.
+  /// The window in which restarts count; 0: all count.
+  std::chrono::milliseconds restart_window{0};
+  bool tolerated = false;  ///< The job ended well all the same.
   std::optional<MemoryKills> memory_kills;
   std::string log_file;                ///< The first culprit's log.
   std::string flight_file;             ///< The file of the ranks' last calls.
   std::string stacks_file;             ///< The file of their stacks, when something timed out.
-  std::string stacks_headline;         ///< Who was where, by that file.
+  std::string stacks_headline;         ///< Where the ranks were, by that file.
   std::chrono::seconds utc_offset{0};  ///< Times are shown in this zone.
 };
 
-/// What is told of a failure, in the order in which it is read.
+/// The block about a failure, in reading order.
 struct FailureBlock {
   struct Field {
     std::string label;  ///< "cause".
     std::string text;
-    std::vector<std::string> lines = {};  ///< Below it, as they are.
+    std::vector<std::string> lines = {};  ///< Verbatim lines below it.
   };
   std::string title;        ///< "train.py FAILED".
   std::optional<int> rank;  ///< The first one to blame.

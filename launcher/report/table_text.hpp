@@ -5,8 +5,8 @@
 
 namespace dlaunch::launcher {
 
-/// Rows of as many columns each, in columns of one width, two spaces apart; the last one is not
-/// filled up. The first row is the head.
+/// A table as text. All rows have as many cells; columns are padded to one width each, except the
+/// last, and stand two spaces apart. The first row is the head.
 std::string table_text(const std::vector<std::vector<std::string>>& rows);
 
 }  // namespace dlaunch::launcher

@@ -3,7 +3,7 @@
 namespace dlaunch::launcher {
 namespace {
 
-/// A longer file for its second half, which is a program for browsers. Nothing is fetched.
+/// Longer than a sitting: the second half is a program for browsers, which fetches nothing.
 constexpr std::string_view page_begin = R"html(<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>dlaunch: flight</title><style>
 body{font:13px system-ui,sans-serif;margin:16px;color:#222;background:#fff}

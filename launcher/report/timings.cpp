@@ -25,7 +25,7 @@ std::vector<Phase> phases_of(const LaunchTimes& times) {
   if (times.agent && *times.agent != times.begun) add("options", times.agent);
   add("rendezvous", times.placed);
   add("start", times.started);
-  // A rank may end before another one joins.
+  // If a rank ended before the first one joined, there is no phase of joining.
   const bool joined = times.joined && !(times.first_ended && *times.first_ended < *times.joined);
   if (joined) add("first_join", times.joined);
   add("run", times.first_ended);
@@ -52,7 +52,7 @@ std::string timings_json(const std::vector<Phase>& phases, const std::string& jo
   out["node"] = node;
   out["attempt"] = attempt;
   for (const auto& [name, took] : phases) {
-    // To the microsecond: more is noise.
+    // Rounded to microseconds: more is noise.
     const auto us = std::chrono::duration_cast<std::chrono::microseconds>(took).count();
     out["seconds"][std::string(name)] = static_cast<double>(us) / 1e6;
   }

@@ -11,18 +11,18 @@
 
 namespace dlaunch::launcher {
 
-/// When the steps of a launch were taken, on this node, for the last attempt; unset where one was
-/// not. Pure.
+/// The times of a launch's steps on this node, for the last attempt; unset for a step not taken.
+/// Pure.
 struct LaunchTimes {
-  Clock::time_point begun{};                           ///< dlaunch.
+  Clock::time_point begun{};                           ///< dlaunch was started.
   std::optional<Clock::time_point> agent = {};         ///< The options are read, the agent runs.
   std::optional<Clock::time_point> placed = {};        ///< The nodes have met.
   std::optional<Clock::time_point> started = {};       ///< All workers run.
   std::optional<Clock::time_point> joined = {};        ///< The first of them uses the runtime.
   std::optional<Clock::time_point> first_ended = {};   ///< The first end, or the first signal.
-  std::optional<Clock::time_point> nothing_left = {};  ///< Of all that was started.
+  std::optional<Clock::time_point> nothing_left = {};  ///< No process is left.
 
-  /// Another attempt's are awaited; the time since the last one's end is that of its meeting.
+  /// Begins another attempt's times; its meeting counts from the end of the last attempt.
   void begin_again();
   static void mark(std::optional<Clock::time_point>& step, Clock::time_point now) {
     if (!step) step = now;
@@ -36,7 +36,7 @@ struct Phase {
 
   bool operator==(const Phase&) const = default;
 };
-/// Those that came to their ends, in order.
+/// The completed phases, in order.
 std::vector<Phase> phases_of(const LaunchTimes& times);
 
 /// "options 3 ms, rendezvous 12 s, start 4 ms, first join 20 ms, run 3.2 s, stop 15 ms".

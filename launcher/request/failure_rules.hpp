@@ -6,12 +6,12 @@
 
 namespace dlaunch::launcher {
 
-/// What becomes of workers after a failure, and at the end: asked for by options, and obeyed by the
-/// supervisor. A part of JobSpec and of SupervisorRules.
+/// The rules for workers after a failure and at the end: set by options, obeyed by the supervisor.
+/// A part of JobSpec and of SupervisorRules.
 struct FailureRules {
   bool continue_on_failure = false;  ///< --on-failure continue.
   std::chrono::milliseconds failure_grace = failure_grace_standard;
-  /// The grace was asked for: it is given to workers that do not use the runtime, too.
+  /// Whether the grace was set by the user: then workers that do not use the runtime get it, too.
   bool failure_grace_given = false;
   std::chrono::milliseconds shutdown_timeout{};  ///< From the first signal to SIGKILL.
   /// After one has ended with 0, for the others: until they are told of, and until they are ended;

@@ -25,10 +25,10 @@ struct WorkersAsked {
 /// --bind and --numa-binding: which cores a worker may use.
 enum class Binding {
   none,          ///< All.
-  node,          ///< Those of its NUMA node.
-  socket,        ///< Those of its socket.
+  node,          ///< The cores of its NUMA node.
+  socket,        ///< The cores of its socket.
   exclusive,     ///< A part of its NUMA node that no other worker has.
-  core_complex,  ///< Those that share one last cache.
+  core_complex,  ///< The cores that share one last-level cache.
   core_share,    ///< As exclusive; where a node has too few cores, its workers take turns.
 };
 
@@ -40,8 +40,8 @@ enum class TorchStore {
 
 /// --shared-memory: the ranks that have memory in common.
 enum class SharedMemory {
-  host,  ///< Those of all nodes of a host that can hand it to each other.
-  node,  ///< Those of each node.
+  host,  ///< The ranks of all nodes of a host that can share it.
+  node,  ///< The ranks of each node.
 };
 
 /// --mpi: how the ranks of an MPI program learn of each other.
@@ -109,8 +109,8 @@ struct RestartPauses {
 
 /// --deadline: when the job is to end.
 struct DeadlineAsked {
-  std::chrono::milliseconds after{};  ///< From the start of dlaunch on; 0: not said.
-  std::optional<std::chrono::sys_seconds> at = std::nullopt;  ///< Or this.
+  std::chrono::milliseconds after{};  ///< From the start of dlaunch on; 0: not set.
+  std::optional<std::chrono::sys_seconds> at = std::nullopt;  ///< An absolute time instead.
   bool by_scheduler = false;
 
   bool operator==(const DeadlineAsked&) const = default;
@@ -121,7 +121,8 @@ struct Meeting {
   enum class Kind {
     one_node,  ///< Nowhere: the agent is alone.
     fixed,     ///< --master-addr and --master-port: node rank 0 hosts, under the master port.
-    endpoint,  ///< --rdzv-endpoint: who can bind it hosts, else it is a daemon's or another node's.
+    /// --rdzv-endpoint: the node that can bind it hosts; else a daemon or another node does.
+    endpoint,
   };
   Kind kind = Kind::one_node;
   std::string host;
@@ -141,7 +142,7 @@ struct VariableAsked {
 /// More workers on one node are refused.
 inline constexpr int workers_max = 4096;
 
-/// What some of a node's workers run, and how: what stands between two ':' of the line.
+/// The program of some of a node's workers: a part of the command line between two ':'.
 struct Part {
   std::vector<std::string> program;  ///< Program (module with `module`) and its arguments.
   bool module = false;
@@ -167,9 +168,8 @@ struct HealthAt {
   bool operator==(const HealthAt&) const = default;
 };
 
-/// What a job is to be, as resolve() makes it of all that was asked. A plain value, which nothing
-/// changes any more. The option table has the defaults.
-/// As a part it is the first one, and mostly the only one.
+/// A job as resolve() makes it from the request. A plain value that nothing changes afterwards; the
+/// option table has the defaults. Its own Part is the first, and mostly the only one.
 struct JobSpec : Part, FailureRules {
   std::vector<Part> later_parts;  ///< Their workers have the local ranks behind the first one's.
   bool bench = false;             ///< `dlaunch bench`: the program is the benchmark.
@@ -206,7 +206,7 @@ struct JobSpec : Part, FailureRules {
   std::string local_addr;  ///< --local-addr: what other nodes are told.
   Meeting meeting;
 
-  // When something fails, and at the end, beside FailureRules.
+  // Failures and the end, beside FailureRules.
   int max_restarts = 0;
   std::chrono::milliseconds restart_window{};  ///< --restart-window; 0: all restarts count.
   RestartPauses restart_backoff;
@@ -238,7 +238,7 @@ struct JobSpec : Part, FailureRules {
   Timings timings = Timings::none;
   bool dry_run = false;
 
-  /// All of them, in the order of their local ranks; borrowed from this.
+  /// All parts, in the order of their local ranks; borrowed from this.
   std::vector<const Part*> parts() const;
 
   std::vector<Setting> settings;   ///< Every option, in the order of the help text.

@@ -9,14 +9,15 @@ namespace {
 
 using Answer = std::variant<Meeting, MeetingProblem>;
 
-/// One node needs nobody, unless it was told to report to a rendezvous elsewhere.
+/// Whether this node is alone: a job of one node is, unless it was told to join a rendezvous
+/// elsewhere.
 bool is_alone(const Draft& draft, const std::string& endpoint_host) {
   if (draft.standalone) return true;
   if (draft.nodes.most > 1 || draft.rdzv_role == RendezvousRole::join) return false;
   return endpoint_host.empty() || is_loopback_name(endpoint_host);
 }
 
-/// Where a dlaunchd listens under its unit, in a folder that root alone can make.
+/// The socket of a dlaunchd under its unit, in a folder that root alone can make.
 constexpr std::string_view service_socket = "/run/dlaunchd/dlaunchd.sock";
 
 /// The socket of a dlaunchd on this host.

@@ -43,7 +43,7 @@ constexpr auto units = std::to_array<take::Named<Binding>>({
     {"socket", Binding::socket},
     {"none", Binding::none},
 });
-/// Whether the workers have one of their own.
+/// Whether the workers get a cgroup of their own.
 constexpr auto cgroups = std::to_array<take::Named<bool>>({{"auto", true}, {"none", false}});
 constexpr auto mpis = std::to_array<take::Named<MpiAsked>>({
     {"auto", MpiAsked::automatic},
@@ -65,7 +65,7 @@ constexpr auto roles = std::to_array<take::Named<RendezvousRole>>({
     {"host", RendezvousRole::host},
     {"join", RendezvousRole::join},
 });
-/// Whether the others go on.
+/// Whether the other workers go on.
 constexpr auto failures = std::to_array<take::Named<bool>>({{"stop", false}, {"continue", true}});
 
 Taken worker_number(Draft& draft, std::string_view value) {
@@ -83,7 +83,7 @@ Taken worker_number(Draft& draft, std::string_view value) {
   return complaint;
 }
 
-/// Words of which none changes anything.
+/// Accepts one of these words, none of which changes anything.
 Taken one_of(std::initializer_list<take::Named<bool>> names, std::string_view value) {
   bool ignored = false;
   return take::store_choice(value, names, ignored);
@@ -109,7 +109,7 @@ Taken ignored_duration(Draft&, std::string_view value) {
   return take::store(read_duration(value), ignored);
 }
 
-/// It becomes part of paths and of socket names.
+/// The id becomes part of paths and of socket names.
 Taken job_id(Draft& draft, std::string_view value) {
   constexpr std::size_t id_max = 128;
   if (value.size() > id_max) return Complaint{"at most 128 characters are allowed"};

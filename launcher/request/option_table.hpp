@@ -21,7 +21,7 @@ struct Draft : JobSpec {
 
 std::span<const OptionRow<Draft>> option_rows();
 const OptionTable& option_table();
-/// The title of those that say how the program is run.
+/// The title of the options that say how the program is run.
 inline constexpr std::string_view program_section = "Program";
 
 /// The option that a variable stands for, "NNODES" behind DLAUNCH_ or PET_; nullptr for none. No

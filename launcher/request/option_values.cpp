@@ -15,7 +15,8 @@ namespace {
 
 constexpr int local_ranks_max = 4096;
 
-/// Keys that torchrun's rendezvous takes: those that dlaunch uses, and those that it does not need.
+/// The keys of torchrun's rendezvous: the ones that dlaunch uses, and the ones that it does not
+/// need.
 constexpr auto rendezvous_keys = std::to_array<std::string_view>({
     "join_timeout",
     "timeout",
@@ -79,7 +80,7 @@ Read<HostAsked> read_host(std::span<const std::string_view> words) {
   const auto user = name.find('@');
   const auto bare = user == std::string_view::npos ? name : name.substr(user + 1);
   if (bare.empty()) return Complaint{"a host's name is missing"};
-  // For ssh it would be an option.
+  // ssh would take it for an option.
   if (name.starts_with('-')) return Complaint{in_quotes(name) + " is no host's name"};
   if (auto complaint = check_host(bare)) return *std::move(complaint);
   HostAsked host{std::string(name), std::nullopt};
@@ -92,7 +93,7 @@ Read<HostAsked> read_host(std::span<const std::string_view> words) {
   return host;
 }
 
-/// The year is 2261, since a clock of nanoseconds goes no further.
+/// In the year 2261; a clock of nanoseconds goes no further.
 constexpr long last_second = 9'214'646'399;
 
 /// "2026-11-23T14:00Z", with seconds or without.

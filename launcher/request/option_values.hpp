@@ -35,7 +35,7 @@ Read<std::vector<HostAsked>> read_hosts(std::string_view text);
 Read<VariableAsked> read_variable(std::string_view text);
 /// "key=value, key=value"; empty text means none.
 Read<std::map<std::string, std::string>> read_pairs(std::string_view text);
-/// `times` as --rdzv-conf changes them; keys that only torchrun's backends know go to `unused`.
+/// Changes `times` as --rdzv-conf says; keys that only torchrun's backends know go to `unused`.
 Read<RendezvousTimes> read_rendezvous_conf(std::string_view text, RendezvousTimes times,
                                            std::vector<std::string>& unused);
 /// "1s:1m"; "1s" alone has 10 s behind it, or as much.

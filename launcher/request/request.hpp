@@ -9,13 +9,13 @@
 
 namespace dlaunch::launcher {
 
-/// What stands behind a ':' of the command line: another program, for workers of its own.
+/// The part of the command line behind a ':': another program, with workers of its own.
 struct LaterPart {
   GivenOptions options{option_table()};
   std::vector<std::string> program;
 };
 
-/// What was asked for: on the command line, in variables, by a job scheduler and in a file.
+/// The whole request: from the command line, variables, a job scheduler and a file.
 struct Request {
   GivenOptions options{option_table()};
   bool bench = false;                ///< `dlaunch bench`.

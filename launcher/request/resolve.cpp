@@ -39,7 +39,7 @@ class Resolver {
     draft_.program = request_.program;
     if (request_.bench) {
       draft_.program.insert(draft_.program.begin(), context_.bench_program);
-      // The benchmark's table is read as it is.
+      // The benchmark's table gets no prefixes.
       if (!given_.has("log-line-prefix-template")) draft_.log_line_prefix_template = "";
       return std::nullopt;
     }
@@ -185,7 +185,7 @@ class Resolver {
     return path.starts_with('/') ? path : context_.directory + "/" + path;
   }
 
-  /// What does not go together is no fault of the file's alone.
+  /// Options that do not go together are an error of usage, even if one of them stands in the file.
   EarlyExit table_refusal(const MeetingProblem& problem) const {
     return option_table().refuse(exit_code::usage,
                                  given_.as_written(problem.flag) + ": " + problem.sentence);

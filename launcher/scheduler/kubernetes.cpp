@@ -62,7 +62,7 @@ std::string alone_in(const SchedulerPlace& place, const std::string& index) {
          "makes one job of them, --nnodes 1 says that this is meant";
 }
 
-/// Which pod of its Job this is; false where it is none.
+/// Reads the index of this pod in its Job; false where it is in none.
 bool read_index(SchedulerPlace& place, const Variables& variables) {
   place.rank_from = "JOB_COMPLETION_INDEX";
   if (!variables.has(place.rank_from)) return false;
@@ -113,7 +113,7 @@ void locate_in_jobset(SchedulerPlace& place, const Variables& variables, const P
   const bool known = !pod.domain.value.empty();
   place.head = {stem + "-0-0." + (known ? pod.domain.value : set),
                 "JOBSET_NAME, REPLICATED_JOB_NAME" + (known ? ", " + pod.domain.from : "")};
-  // How many pods the jobs before this one have is told nowhere.
+  // The number of pods in the jobs before this one is not known, so this pod has no rank.
   if (job_index(variables, pod, stem).value_or(0) > 0) {
     place.node_rank.reset();
     place.first = false;

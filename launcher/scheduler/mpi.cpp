@@ -5,7 +5,7 @@
 #include <cctype>
 #include <cstring>
 
-// Launchers of MPI programs, here as what starts dlaunch once on each node.
+// Launchers of MPI programs that start dlaunch once on each node.
 namespace dlaunch::launcher {
 namespace {
 
@@ -65,7 +65,7 @@ Told job_id(std::string_view prefix, std::string_view name, std::string_view fro
   return {std::string(prefix) + std::string(name), std::string(from)};
 }
 
-/// How many there are, which this is, and that it is the only one on its node.
+/// Reads the number of processes and this one's rank, and checks that it is alone on its node.
 void read_ranks(SchedulerPlace& place, const Variables& variables, std::string_view rank,
                 std::string_view size, std::string_view local_size, std::string_view starter,
                 std::string_view once) {
@@ -84,8 +84,8 @@ std::string short_name(std::string_view host) {
   return std::string(host.substr(0, host.find('.')));
 }
 
-/// In a Slurm job the first process is on the first node, unless hosts were chosen by hand: the
-/// first process can tell, and ends the job with a sentence where it is not so.
+/// In a Slurm job the first process is on the first node, unless hosts were chosen by hand. The
+/// first process checks this, and otherwise ends the job with a sentence.
 void meet_in_slurm_job(SchedulerPlace& place, const Variables& variables,
                        std::string_view own_name) {
   Told first = first_of_slurm_job(variables);
@@ -125,7 +125,7 @@ bool read_open_mpi(SchedulerPlace& place, const Variables& variables, const File
     return true;
   }
   // If mpirun itself runs on a node of the job, the first process is there. Only the first process
-  // can tell; it ends the job with a sentence where it is not so.
+  // can check this; otherwise it ends the job with a sentence.
   if (place.first && !starter.is_here) {
     place.head_missing = "mpirun runs on " + starter.host.value +
                          ", which is not the job's first node, so the others cannot know where to "
@@ -140,7 +140,7 @@ bool read_open_mpi(SchedulerPlace& place, const Variables& variables, const File
 }
 
 bool read_hydra(SchedulerPlace& place, const Variables& variables, const FileReader&) {
-  // srun --mpi=pmi2 sets PMI_RANK, too, but not the third.
+  // srun --mpi=pmi2 sets PMI_RANK, too, but not MPI_LOCALNRANKS.
   if (!variables.has("PMI_RANK") || !variables.has("PMI_SIZE") ||
       !variables.has("MPI_LOCALNRANKS")) {
     return false;

@@ -10,7 +10,7 @@ namespace {
 using Names = std::vector<std::string>;
 
 constexpr std::size_t names_max = listed_nodes_max;
-/// Digits beyond this are no node's number.
+/// The most digits of a node's number.
 constexpr std::size_t digits_max = 9;
 
 /// "007" and its like; nullopt for anything else.

@@ -16,7 +16,7 @@ constexpr std::uint64_t port_first = 15'000;
 constexpr std::uint64_t port_count = 9'973;
 constexpr std::uint64_t ports_per_job = 99;
 
-/// A worker of dlaunch or torchrun, whose launcher sees to all else.
+/// Whether this process is a worker of dlaunch or torchrun, whose launcher sees to everything.
 bool is_of_launcher(const Variables& variables) {
   return variables.has("DLAUNCH_WORKER_JOB") || variables.has("TORCHELASTIC_RUN_ID");
 }

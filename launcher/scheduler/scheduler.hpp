@@ -47,12 +47,13 @@ struct SchedulerPlace {
 std::optional<SchedulerPlace> scheduler_place(std::span<const std::string> environment,
                                               const FileReader& read_file = {});
 
-/// Settings that count more than the scheduler's: from the command line, and from DLAUNCH_ and PET_
+/// Settings that win over the scheduler's: from the command line, and from DLAUNCH_ and PET_
 /// variables.
 struct AskedOfNodes {
   bool standalone = false;
-  std::optional<int> most;  ///< --nnodes: the most. If node_count is unset, a file's counts, too.
-  bool meeting = false;     ///< --rdzv-endpoint or --master-addr.
+  /// The most of --nnodes. If node_count is unset, a file's value counts, too.
+  std::optional<int> most;
+  bool meeting = false;  ///< --rdzv-endpoint or --master-addr.
 };
 
 /// Options as if they had been given; `where`: "Slurm: SLURM_STEP_NUM_NODES".
@@ -65,11 +66,12 @@ struct SchedulerSettings {
 };
 
 /// The options that follow from the place: nnodes, node-rank, node-id, rdzv-id and, unless the
-/// meeting place was given, rdzv-endpoint and rdzv-role. A caller lets what was asked for win.
+/// meeting place was given, rdzv-endpoint and rdzv-role. The caller lets the user's own options
+/// win.
 SchedulerSettings scheduler_settings(const SchedulerPlace& place, const AskedOfNodes& asked);
 
-/// A value of --deadline, where the scheduler's job ends at a known time; for whoever started this
-/// process within it, but for a launcher.
+/// A value for --deadline if the scheduler's job ends at a known time, whoever started this process
+/// in the job; none for a launcher's worker.
 Told scheduler_deadline(std::span<const std::string> environment);
 
 /// A port from 15000 to 24972. Jobs with numbers less than 100 apart, and their steps less than 99

@@ -19,7 +19,7 @@ class Variables {
   /// place's refusal says so, and the least is returned.
   int number(SchedulerPlace& place, std::string_view name, int least,
              int most = std::numeric_limits<int>::max()) const;
-  /// A number that is merely useful.
+  /// A number that the place can do without.
   std::optional<long> number_if(std::string_view name) const;
   bool has_prefix(std::string_view prefix) const;
 
@@ -52,7 +52,8 @@ Told first_of_slurm_job(const Variables& variables);
 /// When the Slurm job around any starter ends.
 Told deadline_of_slurm_job(const Variables& variables);
 
-/// Refuses what was started more than once on a node. `starter` is "srun", `once` how to do it.
+/// Refuses a process that was started more than once on its node. `starter` is "srun", `once` says
+/// how to do it right.
 void refuse_several(SchedulerPlace& place, std::string_view starter, int starts, int nodes,
                     std::string_view once);
 

@@ -7,18 +7,18 @@ namespace {
 /// The step id in salloc's shell on a node if LaunchParameters has use_interactive_step.
 constexpr std::string_view interactive_step = "4294967290";
 
-/// So that the job's end is ours: Slurm's own SIGTERM tells nobody why it comes.
+/// How long before Slurm's end ours comes: Slurm's own SIGTERM does not say why it comes.
 constexpr long end_margin_s = 10;
-/// From here on it is Slurm's number for no time, or for an endless one.
+/// Numbers from here on are Slurm's words for no end, or an endless time.
 constexpr long no_time = 0xfffffffe;
 
-/// In a batch script SLURM_NTASKS is exported, and srun takes it for --ntasks unless told: then it
-/// ignores --ntasks-per-node with a warning. So the advice names both.
+/// A batch script has SLURM_NTASKS in its environment, which srun takes for --ntasks unless that is
+/// given; it then ignores --ntasks-per-node with a warning. So the advice names both.
 std::string srun_once(int nodes) {
   return "srun --ntasks=" + std::to_string(nodes) + " --ntasks-per-node=1";
 }
 
-/// A batch script's own process, a shell under salloc: there is no step of srun's.
+/// Describes a process outside of any srun step: a batch script's own, or a shell under salloc.
 void describe_unstarted(SchedulerPlace& place, const Variables& variables) {
   const long nodes = variables.number_if("SLURM_JOB_NUM_NODES").value_or(1);
   if (nodes <= 1 || nodes > listed_nodes_max) {
@@ -39,7 +39,8 @@ void refuse_contradiction(SchedulerPlace& place, const std::string& what) {
                   "--nnodes 1 to run this node by itself";
 }
 
-/// The step's nodes by name: where the first is, and that this one is where it is said to be.
+/// Finds the first node by the step's list of names, and checks that this node is where the list
+/// says.
 void locate(SchedulerPlace& place, const Variables& variables) {
   const std::string list = variables.text("SLURM_STEP_NODELIST");
   auto read = read_node_list(list);

@@ -26,7 +26,7 @@
 namespace dlaunch::launcher {
 namespace {
 
-/// Begun, and not at its end.
+/// The backup has begun and is not complete.
 constexpr int accepted = 202;
 
 struct Asked {
@@ -67,7 +67,7 @@ constexpr auto rows = std::to_array<OptionRow<Asked>>({
 });
 // clang-format on
 
-/// What can be asked, with so many words behind it: a job's id and a node's.
+/// The actions that can be asked for, each with the number of words (job id, node id) behind it.
 struct Verb {
   std::string_view name;
   std::size_t least, most;
@@ -129,8 +129,8 @@ EarlyExit shown(const Asked& asked, const Verb& verb, const DaemonAnswer& answer
                               sentence.empty() ? "HTTP " + std::to_string(answer.code) : sentence);
 }
 
-/// A backup takes longer than the answer that it has begun. Each step of it has the time that an
-/// answer has.
+/// Waits for a backup, which takes longer than the answer that it has begun. Each question about it
+/// has an answer's time.
 DaemonAnswer await_backup(const Asked& asked, const std::string& target) {
   constexpr auto pause = std::chrono::milliseconds(100);
   std::string before;

@@ -17,7 +17,7 @@
 namespace dlaunch::launcher {
 namespace {
 
-/// A job of 20,000 nodes takes 4 MiB.
+/// The longest answer; a job of 20,000 nodes takes 4 MiB.
 constexpr std::size_t answer_bytes_max = 64u << 20;
 
 /// The first address of the name at which somebody listens.
@@ -88,7 +88,7 @@ DaemonAnswer ask_daemon(const std::string& host, std::uint16_t port, const Daemo
                         Clock::time_point deadline) {
   const std::string peer = host_port(host, port);
   const unique_fd fd = connected(host, port, deadline);
-  // By HTTP/1.0: an answer ends when the connection does, and is not in pieces.
+  // HTTP/1.0: an answer ends with its connection, and is not chunked.
   std::string text = request.method + " " + request.target + " HTTP/1.0\r\nHost: " + peer + "\r\n";
   if (!request.token.empty()) text += "Authorization: Bearer " + request.token + "\r\n";
   send_all(fd.get(), text + "\r\n", peer, deadline);

@@ -19,12 +19,12 @@ struct DaemonAnswer {
   std::string body;
 };
 
-/// Asks, and waits for the whole answer. Throws Error: unreachable where nobody listens or what
-/// answers does not speak HTTP, timeout after the deadline.
+/// Asks, and waits for the whole answer. Throws Error: unreachable where nobody listens, or the
+/// listener does not speak HTTP; timeout after the deadline.
 DaemonAnswer ask_daemon(const std::string& host, std::uint16_t port, const DaemonRequest& request,
                         Clock::time_point deadline);
 
-/// What stands between two slashes of a target.
+/// Encodes a text as one segment of a target's path.
 std::string percent_encoded(const std::string& text);
 
 }  // namespace dlaunch::launcher

@@ -81,7 +81,7 @@ EarlyExit run_doctor(std::span<const std::string> arguments) {
     if (host.name != ".") facts.clocks.push_back(doctor::probe_clock(host.name, asked.ssh));
   }
   const auto findings = doctor::judge(facts);
-  // What was asked for is on stdout, also where it is bad news.
+  // The findings go to stdout even if they are bad news.
   const int said = say_and_exit_with(
       0, asked.json ? doctor::findings_json(findings) : doctor::findings_text(findings));
   const bool well = doctor::count(findings, doctor::Level::problem) == 0;

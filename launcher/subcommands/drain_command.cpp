@@ -57,7 +57,7 @@ EarlyExit run_drain(std::span<const std::string> arguments) {
   for (const auto& launcher : found.launchers) {
     const std::string node = "node " + launcher.entry.node;
     try {
-      // Held before it is asked: it may be gone sooner than it could be found again.
+      // The launcher is held before it is asked: it may be gone before it could be found again.
       HeldLauncher held = hold(folder, launcher);
       const JobDrained drained = ask_to_drain(folder, launcher.place);
       const int code = say_and_exit_with(0, node + " leaves job " + launcher.entry.job +

@@ -12,7 +12,7 @@ namespace dlaunch::launcher {
 std::vector<std::string> FoundJobs::jobs() const {
   std::vector<std::string> names;
   for (const auto& found : launchers) {
-    // They come job by job.
+    // The launchers are sorted by job.
     if (names.empty() || names.back() != found.entry.job) names.push_back(found.entry.job);
   }
   return names;
@@ -37,7 +37,7 @@ FoundJobs find_jobs(const std::string& command, const std::string& job) {
     try {
       found.launchers.push_back({ask_entry(*folder, place), place});
     } catch (const Error& error) {
-      // One that was killed left its place behind, which is no trouble of anybody's.
+      // A killed launcher leaves its place behind, which is no problem.
       if (error.errc() == Errc::unreachable) continue;
       found.problems += command + ": " + error.what() + "\n";
     }

@@ -31,8 +31,8 @@ struct FoundJobs {
 
 /// `job`: only those of that job; empty: all. `command` begins each problem.
 FoundJobs find_jobs(const std::string& command, const std::string& job);
-/// The launchers of that job; of the only one there is where `job` is empty. Else why there is no
-/// such one, as the command's end.
+/// The launchers of that job, or of the only job if `job` is empty. Else the command's end, which
+/// says why there is no such job.
 std::variant<FoundJobs, EarlyExit> find_one_job(const std::string& command, const std::string& job);
 /// Reads a command line of the table, with a job's name as its only word, into `asked`, and finds
 /// the launchers of that job.

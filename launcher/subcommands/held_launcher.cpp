@@ -22,21 +22,21 @@ HeldLauncher hold(const StatusFolder& folder, const FoundJobs::Found& found) {
   try {
     held.farewell = ask_for_end(folder, found.place);
   } catch (const Error&) {
-    // It is about to end.
+    // The launcher is about to end.
   }
   held.seen = found.front > 0 && entry.front_started != 0;
   if (!held.seen) return held;
   held.name += " (pid " + std::to_string(found.front) + ")";
   held.process = unique_fd(static_cast<int>(::syscall(SYS_pidfd_open, found.front, 0)));
   if (!held.process && errno != ESRCH) held.problem = errno_text(errno);
-  // Another process may have the number by now.
+  // Another process may have this number by now.
   const auto stat = process_stat(found.front);
   if (!held.process || !stat || stat->started != entry.front_started) held.process.reset();
   return held;
 }
 
 bool wait_until(const HeldLauncher& held, Clock::time_point deadline) {
-  // One that is not seen says its last word, or leaves the socket to be closed.
+  // The end of a launcher that we do not see shows at the socket: by its farewell, or by closing.
   const int fd = held.seen ? held.process.get() : held.farewell.get();
   if (fd < 0) return true;
   for (;;) {

@@ -18,13 +18,16 @@ struct LogFile {
   Stream stream = Stream::out;
   std::string prefix;  ///< Before each of its lines; may be empty.
   std::string path;
-  std::uint64_t begin = 0;  ///< So much is not to be shown, but for the line that it ends in.
+  /// The byte from which to show, moved back to the beginning of its line.
+  std::uint64_t begin = 0;
 };
 
-/// Those that the ranks of a launcher write to; what was written within `since`, unless that is 0.
+/// The files to which the ranks of a launcher write; only parts written within `since`, unless that
+/// is 0.
 std::vector<LogFile> log_files_of(const JobRanks& ranks, Clock::duration since);
-/// Those of the last attempt that a folder has: --log-dir itself where it has one job's logs only,
-/// a job's folder in it, or an attempt's in that. A sentence where they cannot be told.
+/// The files of the last attempt in a folder, which may be --log-dir itself if it has one job's
+/// logs only, a job's folder in it, or an attempt's folder in that. A sentence where they cannot be
+/// found.
 Read<std::vector<LogFile>> log_files_below(const std::string& directory);
 
 }  // namespace dlaunch::launcher

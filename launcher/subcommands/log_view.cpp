@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t read_bytes = 64u << 10;
 
-/// To the beginning of the line in which the file's byte of that number stands, or to the end.
+/// Moves to the beginning of the line that contains the byte `begin`, or to the end.
 void seek_line(int fd, std::uint64_t begin) {
   const auto size = ::lseek(fd, 0, SEEK_END);
   if (size <= 0 || begin >= static_cast<std::uint64_t>(size)) return;
@@ -25,7 +25,7 @@ void seek_line(int fd, std::uint64_t begin) {
   const auto got = ::pread(fd, before.data(), before.size(), static_cast<off_t>(from));
   const std::string_view text(before.data(), got > 0 ? static_cast<std::size_t>(got) : 0);
   const auto end_of_line = text.rfind('\n');
-  // A line that is longer than that is shown from its middle on.
+  // A longer line is shown from its middle on.
   const auto at = from == 0 && end_of_line == text.npos ? 0
                   : end_of_line == text.npos            ? begin
                                                         : from + end_of_line + 1;
@@ -87,7 +87,7 @@ int LogView::end() {
   return write_pieces();
 }
 
-/// Up to its end, whatever that is by then; a rank that writes faster than we read does not hold
+/// Reads a file up to its present end, so that a rank that writes faster than we read does not hold
 /// up the others for ever.
 void LogView::read(const Open& file) {
   const auto size = ::lseek(file.fd.get(), 0, SEEK_CUR);

@@ -17,7 +17,7 @@ class LogView {
  public:
   struct Manner {
     bool terminal = false;  ///< stdout is one that can take a row back.
-    bool colours = false;   ///< Each rank's prefix has one.
+    bool colours = false;   ///< Each rank's prefix has a colour.
   };
   explicit LogView(Manner manner);
 
@@ -27,7 +27,7 @@ class LogView {
   /// Writes what has been added to the files. Returns 0, or the code with which to exit where
   /// stdout cannot be written.
   int catch_up();
-  /// The same, and the files' last lines though they have no end.
+  /// The same, and also the files' last lines if they have no end.
   int end();
 
  private:

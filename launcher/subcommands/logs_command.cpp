@@ -26,8 +26,8 @@ extern char** environ;
 namespace dlaunch::launcher {
 namespace {
 
-/// How often --follow looks at the files, of which some file systems do not tell, and how many of
-/// these looks later it asks whether the ranks have been started again.
+/// How often --follow looks at the files (some file systems give no notice of changes), and after
+/// how many looks it asks whether the ranks were started again.
 constexpr auto look_interval = std::chrono::milliseconds(100);
 constexpr int looks_between_questions = 10;
 
@@ -91,7 +91,7 @@ std::vector<LogFile> chosen(const Asked& asked, const std::vector<LogFile>& file
   return some;
 }
 
-/// Why there is nothing to be shown, of ranks that are here.
+/// Why there is nothing to show of the ranks that are here.
 std::string why_none(const Asked& asked, const std::vector<int>& ranks, const std::string& whose) {
   if (auto why = asked.ranks.none_of(ranks); !why.empty()) return why;
   const std::string which = asked.out == asked.err ? "" : asked.out ? "stdout of " : "stderr of ";
@@ -129,7 +129,7 @@ Ranks ranks_of(const Asked& asked, const StatusFolder& folder, const FoundJobs& 
       for (const auto& rank : told.ranks) all.numbers.push_back(rank.rank);
       for (auto& file : log_files_of(told, asked.since)) all.files.push_back(std::move(file));
     } catch (const Error& error) {
-      // One that has just ended is not asked again.
+      // A launcher that has just ended is not asked again.
       if (error.errc() != Errc::unreachable) {
         note("dlaunch logs: " + std::string(error.what()) + "\n");
       }
@@ -141,7 +141,7 @@ Ranks ranks_of(const Asked& asked, const StatusFolder& folder, const FoundJobs& 
   return all;
 }
 
-/// Until the launchers have ended, each of which speaks or goes then.
+/// Waits for the launchers' ends: each says farewell, or closes its socket.
 class Ends {
  public:
   Ends(const StatusFolder& folder, const FoundJobs& found) {

@@ -9,7 +9,7 @@
 /// The ranks that a subcommand is asked about. Pure.
 namespace dlaunch::launcher {
 
-/// Some ranks; without any range all.
+/// A set of ranks; without any range it has all.
 struct RankRanges {
   struct Range {
     int first = 0, last = 0;
@@ -18,8 +18,8 @@ struct RankRanges {
   std::vector<Range> ranges;
 
   bool has(int rank) const;
-  /// Why none of the ranks that are here is meant: "rank 7 is not here; ranks 0-3 are". Empty where
-  /// one is.
+  /// Why none of the ranks here is in the set: "rank 7 is not here; ranks 0-3 are". Empty where one
+  /// is.
   std::string none_of(const std::vector<int>& here) const;
 };
 

@@ -95,7 +95,7 @@ std::optional<JobStoreWaits> store_waits(const FoundJobs& found) {
     try {
       waits = ask_store_waits(folder, launcher.place);
     } catch (const Error&) {
-      continue;  // It has ended, or is of another version; its ranks were asked for before.
+      continue;  // The launcher has just ended, or is of another version.
     }
     if (!waits->elsewhere) break;
   }
@@ -141,7 +141,7 @@ std::vector<FlightDump> ask_all_dumps(const std::vector<JobRanks::Rank>& ranks,
   return flight_dumps(recording, Clock::now() + std::min<Clock::duration>(patience, dump_patience));
 }
 
-/// What would show more.
+/// Advice on tools or rights that would show more.
 std::string advice(const std::vector<ProcessStack>& stacks, const StackTools& tools) {
   const auto denied = [](const ProcessStack& stack) { return stack.denied; };
   const auto lacks_py_spy = [&](const ProcessStack& stack) {
@@ -193,7 +193,7 @@ EarlyExit show(const Asked& asked, const FoundJobs& found,
                const std::vector<JobRanks::Rank>& ranks) {
   const StackTools tools = find_stack_tools();
   HangReport report;
-  // Before the ranks stand still.
+  // Asked before the tools make the ranks stand still.
   report.store = store_waits(found);
   auto ras = std::async(std::launch::async, ask_all_ras, ranks, asked.timeout);
   auto dumps = std::async(std::launch::async, ask_all_dumps, ranks, asked.timeout);

@@ -66,12 +66,12 @@ std::map<std::string, JobSnapshot> ask_all(const Asked& asked, const StatusFolde
   for (const auto& place : folder.places()) {
     if (!asked.job.empty() && place.job != asked.job) continue;
     JobSnapshot& known = answers[place.job];
-    // One node's agent tells of all, if they answer it.
+    // One node's agent answers for all nodes that answer it.
     if (known.is_complete()) continue;
     try {
       auto told = ask_agent(folder, place,
                             flight ? AskSnapshot::Detail::flight : AskSnapshot::Detail::status);
-      // A node that waits does not know that others run; those that do know more.
+      // A waiting node does not know that others run; the running ones' answers win.
       if (told.is_waiting() && !known.nodes.empty() && !known.is_waiting()) continue;
       if (!told.is_waiting() && known.is_waiting()) known.nodes.clear();
       for (auto& node : told.nodes) known.add(std::move(node));
@@ -107,8 +107,8 @@ std::string told(const Asked& asked, const std::map<std::string, JobSnapshot>& a
   return text;
 }
 
-/// Prints `text`, and what there is to be said after each pause, until nothing is. On a terminal
-/// each takes the place of the one before.
+/// Prints `text`, and a new text after each pause, until there is none. On a terminal each replaces
+/// the one before.
 EarlyExit watch(const Asked& asked, const StatusFolder& folder, std::string text) {
   const bool redraws = ::isatty(STDOUT_FILENO) == 1 && !asked.json;
   for (;;) {

@@ -10,8 +10,8 @@
 
 namespace dlaunch::launcher {
 
-/// A subcommand that starts no job. `run` returns what is still to be said, and with which code to
-/// end.
+/// A subcommand that starts no job. `run` returns the text that is still to be printed, and the
+/// exit code.
 struct Subcommand {
   std::string_view name;
   EarlyExit (*run)(std::span<const std::string> arguments);
@@ -31,7 +31,7 @@ const OptionTable& ctl_options();
 /// The first words behind `dlaunch ctl`.
 std::vector<SubcommandWords> ctl_words();
 
-/// `dlaunch doctor [--peer HOST:PORT] [--json]`: looks at what of this host makes jobs fail. Ends
+/// `dlaunch doctor [--peer HOST:PORT] [--json]`: looks for what makes jobs fail on this host. Ends
 /// with 1 where it finds a problem.
 EarlyExit run_doctor(std::span<const std::string> arguments);
 const OptionTable& doctor_options();
@@ -62,8 +62,8 @@ const OptionTable& stack_options();
 EarlyExit run_status(std::span<const std::string> arguments);
 const OptionTable& status_options();
 
-/// `dlaunch stop [JOB] [--signal NAME] [--timeout TIME]`: ends a live job of this user, of which a
-/// node is on this host, and waits for its launchers here.
+/// `dlaunch stop [JOB] [--signal NAME] [--timeout TIME]`: ends a live job of this user that has a
+/// node on this host, and waits for its launchers here.
 EarlyExit run_stop(std::span<const std::string> arguments);
 const OptionTable& stop_options();
 

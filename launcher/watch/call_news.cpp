@@ -10,12 +10,12 @@ namespace {
 
 using rendezvous::RankCalls;
 
-/// Ranks come to a call, and leave it, almost together.
+/// Times that differ by less count as equal: ranks enter and leave a call almost together.
 constexpr auto together = std::chrono::milliseconds(250);
 
 bool is_near(Clock::duration a, Clock::duration b) { return std::chrono::abs(a - b) < together; }
 
-/// But for the ages.
+/// Whether two are equal, ages aside.
 bool is_alike(const RankCalls& a, const RankCalls& b) {
   const auto fixed = [](const RankCalls& ranks) {
     return std::tie(ranks.state, ranks.call, ranks.communicator, ranks.sequence);
@@ -34,7 +34,8 @@ bool do_the_same(const RankCalls& a, const RankCalls& b) {
          });
 }
 
-/// At least; a record that is gone was before those that are left.
+/// The time since the group's last call began, at least: a record that is gone was older than those
+/// that are left.
 Clock::duration since_begun(const FlightGroup& group, const FlightLog& log, Clock::time_point now) {
   const auto is_it = [&](const FlightCall& call) {
     return call.communicator == group.communicator && call.sequence == group.begun &&
@@ -53,7 +54,7 @@ std::vector<RankCalls::Reached> reached_by(const FlightLog& log, Clock::time_poi
   for (const auto& group : log.groups) {
     if (group.size > 1) groups.push_back(&group);
   }
-  // The same ones on all ranks, as far as that can be.
+  // The order is the same on all ranks where possible, so that they report the same communicators.
   std::ranges::sort(groups, {}, [](const FlightGroup* group) {
     return std::tuple(group->ended, -group->size, group->communicator);
   });
@@ -128,7 +129,7 @@ std::optional<std::vector<RankCalls>> CallNews::look(const std::vector<RankSight
                                                      Clock::time_point now) {
   if (now < next_) return std::nullopt;
   auto calls = calls_now(ranks, now);
-  // What began at another time is another call, though it may be called the same.
+  // A call that began at another time is another call, even if its name is the same.
   const auto passed = now - told_at_;
   const auto goes_on = [&](const RankCalls& before, const RankCalls& after) {
     return before.ranks == after.ranks && is_alike(before, after) &&

@@ -8,13 +8,13 @@
 
 namespace dlaunch::launcher {
 
-/// What this node's ranks do, as it is told to a dlaunchd (docs/decisions/0056): those that follow
-/// each other and do the same are told as one. Empty where none of them records its calls.
+/// The report to a dlaunchd of what this node's ranks do (docs/decisions/0056). Consecutive ranks
+/// that do the same are one entry. Empty where none of them records its calls.
 std::vector<rendezvous::RankCalls> calls_now(const std::vector<RankSight>& ranks,
                                              Clock::time_point now);
 
-/// When that is told: where it has changed, and not more often than a daemon of so many nodes can
-/// bear. Pure, reads no clock.
+/// Decides when that report is sent: only after a change, and no more often than the daemon of a
+/// job with so many nodes can bear. Pure, reads no clock.
 class CallNews {
  public:
   /// An epoch begins. Its nodes begin to tell one after the other.
@@ -23,7 +23,7 @@ class CallNews {
   /// Nullopt: nothing is to be told now.
   std::optional<std::vector<rendezvous::RankCalls>> look(const std::vector<RankSight>& ranks,
                                                          Clock::time_point now);
-  /// What was told may be lost.
+  /// Earlier reports may be lost.
   void forget() { told_.clear(); }
 
  private:

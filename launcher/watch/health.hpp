@@ -15,13 +15,13 @@
 
 namespace dlaunch::launcher {
 
-/// What an agent's health is judged by.
+/// The facts by which an agent's health is judged.
 struct Health {
   Clock::time_point turned;  ///< When the agent's loop has last turned.
   std::string unready;       ///< Why no workers run; empty: they do.
 };
 
-/// An agent whose loop has not turned for so long is not healthy.
+/// An agent whose loop has not turned for so long is unhealthy.
 constexpr auto standstill_max = std::chrono::seconds(10);
 /// How often the agent's loop says that it turns.
 constexpr auto turn_interval = std::chrono::seconds(1);

@@ -9,7 +9,7 @@ namespace {
 
 namespace message = rendezvous::message;
 
-/// Questions that are kept until their epoch begins here.
+/// The most questions that are kept until their epoch begins here.
 constexpr std::size_t early_max = 16;
 
 }  // namespace

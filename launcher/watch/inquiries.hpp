@@ -15,8 +15,8 @@
 
 namespace dlaunch::launcher {
 
-/// The way to the rendezvous, which forwards what the agents of a job ask each other, and shows
-/// what ranks do. What is said while there is no connection is lost.
+/// The way to the rendezvous, which forwards the agents' questions to each other and shows what
+/// ranks do. Messages are lost while there is no connection.
 class QuestionLine {
  public:
   virtual ~QuestionLine() = default;
@@ -42,10 +42,10 @@ class Inquiries {
   /// us, or stop() is called before it goes.
   void begin(QuestionLine& line, const Assignment& assignment);
   void stop();
-  /// For an answer. An agent whose node is well has it within milliseconds.
+  /// The time for an answer; an agent on a healthy node answers within milliseconds.
   static constexpr Clock::duration usual_patience = std::chrono::seconds(2);
-  /// Calls `gathered` once, later: when all nodes have answered, or no more will, or some have not
-  /// in time. Our own answer is among them.
+  /// Asks all nodes. Calls `gathered` once, later: when all have answered, when no more answers can
+  /// come, or when the time is over. Our own answer is among them.
   void ask_all(const Question& question, Gathered gathered,
                Clock::duration patience = usual_patience);
   /// The same, for one node; it may be this one.
@@ -53,7 +53,7 @@ class Inquiries {
 
   void on_asked(const rendezvous::message::Asked& asked);
   void on_answered(const rendezvous::message::Answered& answered);
-  /// What was said before may be lost: it is asked again.
+  /// Earlier messages may be lost, so open questions are asked again.
   void on_reconnected();
 
  private:

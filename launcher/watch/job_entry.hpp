@@ -10,7 +10,7 @@
 
 #include <sys/types.h>
 
-/// What a launcher says of itself to `dlaunch ps`, `stop` and the like, as bytes.
+/// A launcher's description of itself for `dlaunch ps`, `stop` and the like, as bytes.
 namespace dlaunch::launcher {
 
 /// A launcher's last word.
@@ -35,19 +35,19 @@ struct JobRanks {
   std::vector<Rank> ranks;
 };
 
-/// What the clients of PyTorch's store wait for, as the launcher that has the store knows it.
+/// The waits of the clients of PyTorch's store, from the launcher that has the store.
 struct JobStoreWaits {
   struct Wait {
     std::int32_t rank = -1;  ///< -1: not known, or no rank.
     std::string client;      ///< "rank 3 (pid 4711)", "one of the ranks 4 to 7 on node b".
-    std::vector<std::string> keys = {};  ///< Those that nobody has set, the first ones.
+    std::vector<std::string> keys = {};  ///< The first of its keys that nobody has set.
     std::uint64_t more = 0;              ///< How many keys were not looked at.
     std::uint64_t for_ms = 0;
-    /// How many have come to a barrier of the store's own, of how many; 0 where it is none.
+    /// Arrivals at a barrier of the store's own, and the number it waits for; 0 where it is none.
     std::int64_t arrived = 0, expected = 0;
   };
   std::vector<Wait> waits = {};
-  std::uint64_t left_out = 0;  ///< Clients that wait, and are not told of.
+  std::uint64_t left_out = 0;  ///< Number of waiting clients that are not listed.
   bool elsewhere = false;      ///< The store is at the agent of node rank 0, which is not asked.
   std::int32_t world_size = 0;
 };

@@ -9,9 +9,9 @@
 namespace dlaunch::launcher {
 namespace {
 
-/// All nodes are asked at most so often of themselves, however often it rings.
+/// The pause between two rounds of questions to all nodes, however often nodes ring.
 constexpr auto pause = std::chrono::seconds(1);
-/// And so often whether a call that was told is still stuck.
+/// How often we look whether a call that was reported is still stuck.
 constexpr auto look_again_after = std::chrono::seconds(5);
 
 }  // namespace
@@ -39,7 +39,7 @@ void JobWatch::lost(const rendezvous::RanksLost& lost) {
   }
 }
 
-// ---- Stuck calls: first all nodes' calls that wait, then who is absent from the one to tell ----
+// ---- Stuck calls: all nodes list their waiting calls; then each says who is absent from one ----
 
 void JobWatch::ring() {
   inquiries_.ask_one(0, AskLook{},
@@ -90,7 +90,7 @@ void JobWatch::tell(CallWait wait, const Inquiries::Answers& answers) {
   for (const auto& [node, answer] : answers) {
     if (const auto* part = std::get_if<StuckPart>(&answer)) stuck.add(*part);
   }
-  // It has gone on meanwhile.
+  // The call has gone on meanwhile.
   if (stuck.waiting.empty()) return epoch_.judge.forget();
   add_silent(stuck, answers);
   epoch_.stuck = to_string(stuck);

@@ -16,14 +16,14 @@
 
 namespace dlaunch::launcher {
 
-/// Looks at what the workers of all nodes of a job do: asks the other nodes' agents. Node rank 0's
-/// agent says, once and for all of them, that a call is stuck. One thread: that of `io`.
+/// Watches the workers of all nodes of a job by asking the other nodes' agents. If a call is stuck,
+/// node rank 0's agent says so once, for all nodes. One thread: that of `io`.
 class JobWatch {
  public:
   using Say = std::function<void(const std::string& sentence)>;
   using Roster = std::vector<rendezvous::Admission::Entry>;
 
-  /// `respond` knows what this node has to say of its ranks.
+  /// `respond` gives this node's answers about its ranks.
   JobWatch(boost::asio::io_context& io, Inquiries::Respond respond, Say say);
 
   /// A new epoch. `roster` is node rank 0's alone.
@@ -32,9 +32,10 @@ class JobWatch {
   void lost(const rendezvous::RanksLost& lost);
   /// A call that this node's ranks wait in is stuck: node rank 0 is to look.
   void ring();
-  /// What goes between this node's agent and the others.
+  /// The questions and answers between this node's agent and the others.
   Inquiries& inquiries() { return inquiries_; }
-  /// The call that is stuck now, as it was said; empty if none is, or on another node than rank 0.
+  /// The sentence about the call that is stuck now; empty if none is, and on nodes other than rank
+  /// 0.
   const std::string& stuck() const { return epoch_.stuck; }
 
  private:
@@ -53,7 +54,7 @@ class JobWatch {
     std::map<int, Departure> lost = {};  ///< By rank.
     StuckJudge judge = {};
     std::string stuck = {};
-    bool looking = false;  ///< Or about to.
+    bool looking = false;  ///< A look is under way or about to begin.
   };
   Epoch epoch_;
   Clock::time_point next_look_{};

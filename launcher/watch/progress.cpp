@@ -7,19 +7,20 @@
 namespace dlaunch::launcher {
 namespace {
 
-/// Libraries have threads that look around now and then: that is not the program's work.
+/// A rank counts as working if it uses at least one part in so many of a processor: library threads
+/// that look around now and then use less.
 constexpr int work_share = 20;
-/// A look that comes later than this after the last one says that this process stood still.
+/// If two looks are further apart than this, this process stood still.
 constexpr auto late_look = std::chrono::seconds(3);
-/// All nodes are asked at most so often.
+/// The shortest pause between two questions to all nodes.
 constexpr auto pause_min = std::chrono::milliseconds(100);
 constexpr std::size_t groups_told_max = 8;
 
-/// Between two looks, `passed` apart.
+/// Whether a rank has gone on between two looks, `passed` apart.
 bool goes_on(const WorkSigns& before, const WorkSigns& now, Clock::duration passed) {
   if (now.ended != before.ended || now.calls != before.calls) return true;
   if (now.ended || now.calls > 0) return false;
-  // Less than before: something that it had started has ended, and its time went elsewhere.
+  // The sum may shrink: when a process that it started ends, its time may be counted elsewhere.
   const auto worked = std::max(now.cpu_time - before.cpu_time, std::chrono::milliseconds(0));
   return now.output_bytes != before.output_bytes ||
          (worked.count() > 0 && worked * work_share >= passed);
@@ -42,12 +43,12 @@ void ProgressClock::look(const std::vector<WorkSigns>& ranks, Clock::time_point 
   if (declared_) declared_ = std::min(now, *declared_ + idle);
 }
 
-/// So much of the time since the last look is nobody's to answer for.
+/// The part of the time since the last look that counts against nobody.
 Clock::duration ProgressClock::idle_for(Clock::duration passed) const {
   return suspended_ || passed > late_look ? passed : Clock::duration::zero();
 }
 
-/// It may be asked for before the look that is due after this process stood still.
+/// May be called after this process stood still, before the look that is then due.
 NodeProgress ProgressClock::at(Clock::time_point now) const {
   const auto counts_until = now - idle_for(now - looked_);
   NodeProgress node;
@@ -70,7 +71,7 @@ ProgressJudgement judge_progress(const JobProgress& job, int nodes, Clock::durat
   const auto without = undeclared ? *undeclared : unseen.value_or(Clock::duration::zero());
   const bool all_know = static_cast<int>(job.size()) == nodes;
   if (without >= limit && all_know && some_run) return {.stalled = true};
-  // Until then it cannot have stalled; a silent node is asked again sooner than that.
+  // The job cannot have stalled before `left` is over; a silent node is asked again sooner.
   const auto left = without < limit ? limit - without : limit / 10;
   return {.look_again_after = std::max<Clock::duration>(left, pause_min)};
 }

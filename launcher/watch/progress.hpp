@@ -11,18 +11,17 @@
 #include <utility>
 #include <vector>
 
-/// Whether a job goes on (docs/decisions/0046): what of a rank's work is seen from outside, and
-/// what follows for the job. Pure, reads no clock, not thread-safe.
+/// Judges whether a job goes on (docs/decisions/0046) by the signs of a rank's work that can be
+/// seen from outside. Pure, reads no clock, not thread-safe.
 namespace dlaunch::launcher {
 
-/// The signs of a rank's work that there have been so far.
+/// The signs of a rank's work so far.
 struct WorkSigns {
   int rank = 0;
   bool ended = false;
-  std::uint64_t calls = 0;  ///< Calls begun and ended, by its record; 0: none can be seen.
-  std::uint64_t output_bytes =
-      0;  ///< Of what it wrote, as far as that passed through the launcher.
-  std::chrono::milliseconds cpu_time{};  ///< Its own, and that of what it has started.
+  std::uint64_t calls = 0;         ///< Calls begun and ended, by its record; 0: none can be seen.
+  std::uint64_t output_bytes = 0;  ///< Bytes of its output that passed through the launcher.
+  std::chrono::milliseconds cpu_time{};  ///< Its own, and that of processes it has started.
 };
 
 /// How long a node's ranks have shown no progress.
@@ -42,8 +41,8 @@ class ProgressClock {
   explicit ProgressClock(Clock::time_point now) : looked_(now), seen_(now) {}
 
   /// A rank goes on by its calls, once it has made one; before that by what it writes, and by at
-  /// least a twentieth of a processor's time between two looks. A look that comes late, since this
-  /// process or its machine stood still, makes nobody's time longer.
+  /// least a twentieth of a processor's time between two looks. A late look, after this process or
+  /// its machine stood still, counts against nobody.
   void look(const std::vector<WorkSigns>& ranks, Clock::time_point now);
   /// A rank has declared progress.
   void declare(Clock::time_point now) { declared_ = now; }
@@ -65,14 +64,14 @@ class ProgressClock {
 /// By node rank; a node that did not answer is missing.
 using JobProgress = std::map<int, NodeProgress>;
 
-/// What follows from what all nodes know.
+/// The judgement from the facts of all nodes.
 struct ProgressJudgement {
   bool stalled = false;
-  Clock::duration look_again_after{};  ///< Where it is not.
+  Clock::duration look_again_after{};  ///< If it has not stalled.
 };
-/// A job has stalled when none of its nodes has gone on for the limit. Only what is declared
-/// counts as soon as one of them has declared progress. A node that does not answer may go on, and
-/// a job of which no rank runs waits for something else.
+/// A job has stalled when none of its nodes has gone on for the limit. Once one of them has
+/// declared progress, only declared progress counts. A silent node may be going on, and a job
+/// without a running rank waits for something else: neither has stalled.
 ProgressJudgement judge_progress(const JobProgress& job, int nodes, Clock::duration limit);
 
 /// "no rank has made progress for 10 min: ranks 0-2 (in all_reduce #3 [train.cpp:50] for 10 min,

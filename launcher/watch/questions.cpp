@@ -13,17 +13,17 @@ using wire::integers;
 using wire::is;
 using wire::one_of;
 
-/// `dlaunch status` may be of another version than the job.
+/// Sent along, since `dlaunch status` may be of another version than the job.
 constexpr std::uint32_t snapshot_version = 1;
 
 constexpr std::size_t text_bytes_min = sizeof(std::uint32_t);
 constexpr std::uint64_t ranks_max = 1u << 20;
 constexpr std::size_t nodes_max = 1u << 16;
-/// Sums and differences of times within it are times, too.
+/// The largest age. Sums and differences of times within it do not overflow.
 constexpr std::chrono::nanoseconds age_max = std::chrono::hours(24 * 365 * 100);
 
-/// A time as its age in nanoseconds when the snapshot was taken, which is where the clock of its
-/// readers begins.
+/// A time travels as its age in nanoseconds when the snapshot was taken; the reader's clock begins
+/// at that moment.
 void moment(auto& io, auto& at, Clock::time_point taken) {
   auto age = static_cast<std::uint64_t>(std::max((taken - at).count(), Clock::rep{0}));
   io.count(age, static_cast<std::uint64_t>(age_max.count()));
@@ -71,7 +71,7 @@ void fields(auto& io, is<CallNames> auto& m) {
   }
 }
 
-/// Side by side: what a call was, and its names.
+/// Calls, and beside them their names.
 void with_names(auto& io, auto& calls, auto& names, Clock::time_point taken) {
   constexpr std::size_t bytes_min = call_bytes_min + 8 * text_bytes_min;
   io.repeat(calls, bytes_min, [&](auto& call) { fields(io, call, taken); });

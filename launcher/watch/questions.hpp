@@ -10,8 +10,8 @@
 #include <variant>
 #include <vector>
 
-/// What the agents of a job ask each other, and answer; and how that becomes bytes, which the
-/// rendezvous forwards without reading them (docs/wire.md).
+/// The questions and answers between the agents of a job, and their encoding, which the rendezvous
+/// forwards unread (docs/wire.md).
 namespace dlaunch::launcher {
 
 /// What do your ranks do? Answered with a NodeSnapshot.
@@ -57,8 +57,8 @@ Bytes encode(const Question& question);
 Bytes encode(const Answer& answer);
 Bytes encode(const JobSnapshot& job);
 
-/// What Bytes say that another process has encoded; nullopt where they are not exactly one such
-/// value. They take no more memory than their length justifies.
+/// Decodes bytes that another process has encoded; nullopt where they are not exactly one such
+/// value. Takes no more memory than their length justifies.
 std::optional<Question> decode_question(BytesView bytes);
 std::optional<Answer> decode_answer(BytesView bytes);
 std::optional<JobSnapshot> decode_snapshot(BytesView bytes);

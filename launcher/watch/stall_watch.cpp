@@ -31,7 +31,7 @@ void StallWatch::started() {
 }
 
 void StallWatch::stop() {
-  // Other nodes' ranks may run on, and this node's time counts as long as it looks.
+  // With several nodes it goes on looking, since other nodes' ranks may still run.
   if (nodes_ > 1) return;
   look_timer_.cancel();
   ask_timer_.cancel();
@@ -53,7 +53,7 @@ void StallWatch::look_later() {
   look_timer_.expires_after(
       std::clamp<Clock::duration>(setting_.limit / 4, look_interval_min, look_interval_max));
   look_timer_.async_wait([this](auto error) {
-    // It may have been on its way when the next attempt began.
+    // The timer may have fired just before the next attempt began.
     if (error || !clock_) return;
     const auto signs = setting_.look();
     clock_->look(signs, Clock::now());

@@ -14,8 +14,8 @@
 
 namespace dlaunch::launcher {
 
-/// Looks about once a second whether the ranks of this node go on, and, as node rank 0's, asks all
-/// nodes when the job could have stalled. If it has, all nodes are told to end it. One thread: that
+/// Looks about once a second whether the ranks of this node go on. On node rank 0 it also asks all
+/// nodes when the job may have stalled, and if it has, tells all nodes to end it. One thread: that
 /// of `io`.
 class StallWatch {
  public:
@@ -30,12 +30,12 @@ class StallWatch {
   /// Another attempt; its workers are not started yet.
   void begin(const Assignment& assignment);
   void started();
-  /// The attempt is over on this node. Among several, others may still be asked.
+  /// The attempt is over on this node; with several nodes, others may still ask.
   void stop();
   void declare();
   void suspend(bool suspended);
 
-  /// What this node answers, without what its ranks do.
+  /// This node's answer, without the sentence of what its ranks do.
   NodeProgress progress() const;
 
  private:

@@ -36,15 +36,15 @@ using Local = asio::local::stream_protocol;
 
 constexpr mode_t folder_mode = 0700;
 constexpr std::string_view suffix = ".sock";
-/// A node's longer name goes by its beginning and a hash, which together are not longer.
+/// The longest name of a node in a file's name; a longer one becomes its beginning and a hash.
 constexpr std::size_t node_name_max = 81;
 constexpr std::size_t hash_text_bytes = 17;
-/// Places that are looked at when an agent begins, or was killed.
+/// The most places that are examined when an agent begins, or was killed.
 constexpr std::size_t removed_max = 256;
 constexpr std::size_t answer_bytes_max = 256u << 20;
-/// For a question, and for the answer to be taken.
+/// The time for a client to ask, and to take the answer.
 constexpr auto patience = std::chrono::seconds(5);
-/// So many may wait for an agent's end.
+/// The most clients that may wait for an agent's end.
 constexpr std::size_t waiting_max = 64;
 
 Error no_folder(const std::string& path, const std::string& why) {
@@ -87,7 +87,8 @@ std::vector<std::string> entries(const std::string& path) {
   return names;
 }
 
-/// A socket's address has 108 bytes, a job's name may have more: the folder goes by descriptor.
+/// A socket's address has 108 bytes and a job's name may have more, so the folder is named by a
+/// descriptor.
 struct ShortAddress {
   ShortAddress(const std::string& folder, const std::string& file)
       : directory(::open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)) {
@@ -164,7 +165,7 @@ unique_fd StatusFolder::listen_once(const Place& place) const {
   const std::string folder = path_ + "/" + place.job;
   const std::string file = file_name(place.node);
   check_folder(folder, true);
-  // Under another name until somebody listens: before, it looks like one that was left behind.
+  // The socket has another name until it listens: before that, it looks like one left behind.
   // Agents in containers may share the folder, and their process number.
   const std::string unborn = "." + random_hex(8);
   const ShortAddress address(folder, unborn);
@@ -195,14 +196,14 @@ void StatusFolder::remove_dead() const noexcept try {
     if (!answers && errno == ECONNREFUSED) remove(place);
   }
 } catch (const std::exception&) {
-  // Out of memory or descriptors, or somebody else was faster: the next one does it.
+  // Memory or descriptors ran out, or another agent was faster: the next agent does it.
 }
 
 void remove_dead_places() noexcept try { StatusFolder(false).remove_dead(); } catch (const Error&) {
-  // There is none, so nothing was left.
+  // There is no such folder, so nothing was left behind.
 }
 
-/// One who asks.
+/// A client that asks.
 struct StatusSocket::Asker : std::enable_shared_from_this<Asker> {
   explicit Asker(Local::socket connected)
       : socket(std::move(connected)), timer(socket.get_executor()) {}
@@ -226,7 +227,8 @@ struct StatusSocket::Asker : std::enable_shared_from_this<Asker> {
       self->cut();
     });
   }
-  /// For an answer that comes at any time. The client says no more; its end is seen.
+  /// Keeps the connection for an answer that may come at any time. The client sends no more; its
+  /// end is noticed.
   void stay() {
     timer.cancel();
     asio::async_read(socket, asio::buffer(&question, sizeof question),
@@ -291,7 +293,7 @@ void StatusSocket::answer(const std::shared_ptr<Asker>& asker) {
   asker->cut();  // A question of a later version.
 }
 
-/// The process ends next: what is not in the sockets by then will never be.
+/// This process ends next, so the farewells are written now.
 void StatusSocket::tell_end(const JobFarewell& farewell) {
   const Bytes bytes = encode(farewell);
   for (const auto& one : std::exchange(waiting_for_end_, {})) {

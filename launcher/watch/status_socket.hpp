@@ -16,7 +16,7 @@
 namespace dlaunch::launcher {
 
 /// The folder in which the agents of this user's live jobs are found: $XDG_RUNTIME_DIR/dlaunch,
-/// else /tmp/dlaunch-<uid>; below it <job>/<node>.sock. For their owner alone.
+/// else /tmp/dlaunch-<uid>; below it <job>/<node>.sock. Accessible to its owner alone.
 class StatusFolder {
  public:
   /// With `make` it makes missing folders. Throws Error{refused} with a sentence where there is no
@@ -28,15 +28,15 @@ class StatusFolder {
   struct Place {
     std::string job, node;
   };
-  /// All places that lie there; whether somebody answers is another question.
+  /// All places in the folder, whether or not somebody answers there.
   std::vector<Place> places() const;
   /// Throws Error{unreachable}: nobody listens there any more, and the place has been removed.
   unique_fd connect(const Place& place) const;
-  /// Takes a place, also if one of the name has been left behind. A process that finds it can
+  /// Takes a place, replacing one of its name that was left behind. A process that finds it can
   /// connect.
   unique_fd listen(const Place& place) const;
   void remove(const Place& place) const noexcept;
-  /// The places that agents left behind which were killed; of very many some.
+  /// Removes the places of killed agents; if there are very many, some of them.
   void remove_dead() const noexcept;
 
  private:
@@ -45,7 +45,7 @@ class StatusFolder {
   std::string path_;
 };
 
-/// The byte that is sent to an agent, and what comes back.
+/// The byte that is sent to an agent, and its answer.
 enum class StatusQuestion : std::uint8_t {
   status,       ///< A JobSnapshot.
   flight,       ///< One with the ranks' last calls.
@@ -61,7 +61,7 @@ enum class StatusQuestion : std::uint8_t {
 class StatusSocket {
  public:
   using Reply = std::function<void(Bytes answer)>;
-  /// What the launcher knows of itself, and does.
+  /// The launcher's answers and actions.
   struct Launcher {
     std::function<JobEntry()> entry;
     std::function<JobRanks()> ranks;
@@ -81,7 +81,7 @@ class StatusSocket {
   StatusSocket& operator=(const StatusSocket&) = delete;
 
   const std::string& job() const { return place_.job; }
-  /// Tells those who have asked for the end, at once.
+  /// Tells the waiting clients of the end, at once.
   void tell_end(const JobFarewell& farewell);
 
  private:
@@ -105,7 +105,7 @@ void remove_dead_places() noexcept;
 JobSnapshot ask_agent(const StatusFolder& folder, const StatusFolder::Place& place,
                       AskSnapshot::Detail detail);
 
-/// Asks a launcher what it is about. Throws the same.
+/// Asks a launcher for its description. Throws the same.
 FoundJob ask_entry(const StatusFolder& folder, const StatusFolder::Place& place);
 /// Asks a launcher for its ranks. Throws the same.
 JobRanks ask_ranks(const StatusFolder& folder, const StatusFolder::Place& place);
@@ -113,8 +113,8 @@ JobRanks ask_ranks(const StatusFolder& folder, const StatusFolder::Place& place)
 JobStoreWaits ask_store_waits(const StatusFolder& folder, const StatusFolder::Place& place);
 /// Asks a launcher to leave its job. Throws the same.
 JobDrained ask_to_drain(const StatusFolder& folder, const StatusFolder::Place& place);
-/// Asks to be told of the launcher's end; a JobFarewell can be read from what is returned. Throws
-/// Error{unreachable}.
+/// Asks to be told of the launcher's end; a JobFarewell can be read from the returned socket.
+/// Throws Error{unreachable}.
 unique_fd ask_for_end(const StatusFolder& folder, const StatusFolder::Place& place);
 
 }  // namespace dlaunch::launcher

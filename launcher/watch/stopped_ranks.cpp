@@ -7,7 +7,7 @@
 namespace dlaunch::launcher {
 namespace {
 
-/// Told one by one; of others the number.
+/// The most ranks that are named; the others are counted.
 constexpr std::size_t stopped_told_max = 8;
 
 std::string stopped_text(const std::vector<const RankSight*>& ranks, Clock::duration age) {
@@ -32,7 +32,7 @@ std::optional<std::string> StoppedRanks::look(const std::vector<RankSight>& rank
   std::vector<const RankSight*> due;
   Clock::duration longest{};
   for (const auto& rank : ranks) {
-    // A debugger's user knows.
+    // A rank that is stopped by a debugger is not reported.
     if (rank.state != RankSight::State::stopped || rank.traced) {
       stops_.erase(rank.rank);
       continue;

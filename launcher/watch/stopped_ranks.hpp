@@ -9,17 +9,18 @@
 
 namespace dlaunch::launcher {
 
-/// Finds ranks that have been stopped (SIGSTOP) for long, which nobody may say of programs that do
-/// not use the runtime. Pure, reads no clock.
+/// Finds ranks that have been stopped (SIGSTOP) for long: in programs that do not use the runtime
+/// nothing else may report them. Pure, reads no clock.
 class StoppedRanks {
  public:
-  /// `limit`: 0: they are not told.
+  /// With a `limit` of 0 none is reported.
   explicit StoppedRanks(Clock::duration limit) : limit_(limit) {}
 
-  /// Those whose time has come, each once as long as it is stopped, in a sentence. A member of the
-  /// world gets twice the time: whoever waits for it is told before, and with more.
+  /// A sentence about ranks that have been stopped for the limit; each is named once per stop. A
+  /// member of the world gets twice the time, since the report of the call that waits for it comes
+  /// first and says more.
   std::optional<std::string> look(const std::vector<RankSight>& ranks, Clock::time_point now);
-  /// The user stops the job (Ctrl-Z), and knows: until it goes on, ranks that stop are not told.
+  /// The user stops the job (Ctrl-Z): until it goes on, ranks that stop are not reported.
   void suspend(bool suspended) { suspended_ = suspended; }
   /// A new attempt.
   void forget() { stops_.clear(); }

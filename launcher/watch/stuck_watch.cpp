@@ -10,9 +10,9 @@
 namespace dlaunch::launcher {
 namespace {
 
-/// Told one by one; of others the number.
+/// The most ranks that are named; the others are counted.
 constexpr std::size_t absent_told_max = 16;
-/// A node tells the others of so many calls that wait.
+/// The most waiting calls that a node reports to the others.
 constexpr std::size_t waits_told_max = 16;
 
 bool same_call(const CallWait& a, const CallWait& b) {
@@ -28,7 +28,7 @@ bool waits_in(const RankSight& rank, const CallWait& wait) {
          });
 }
 
-/// The ranks that wait in messages for each other, beginning with that wait's.
+/// The ring of ranks that wait in messages for each other, beginning with this wait's.
 std::vector<int> ring_of(const CallWait& wait, const std::vector<CallWait>& waits) {
   std::vector<int> ring;
   const CallWait* at = &wait;
@@ -44,7 +44,8 @@ std::vector<int> ring_of(const CallWait& wait, const std::vector<CallWait>& wait
   }
 }
 
-/// A collective: of its members, who waits in it, and who has not come that far, or made another.
+/// For a collective: finds the members that wait in it, and those that have not reached it or made
+/// another call.
 void find_absent(StuckCall& stuck, const std::vector<RankSight>& ranks, int world_size,
                  Clock::time_point now) {
   const CallWait& wait = stuck.wait;
@@ -71,7 +72,7 @@ CallWait wait_of(const RankSight& rank, const FlightWait& seen, Clock::time_poin
   const FlightGroup* group = rank.log.group_of(call.communicator);
   CallWait wait;
   wait.communicator = call.communicator;
-  // Nobody knows the members of a group that is gone.
+  // The members of a group that is gone are not known.
   wait.sequence = group != nullptr ? call.sequence : 0;
   wait.rank = rank.rank;
   wait.turn = seen.turn;
@@ -83,7 +84,7 @@ CallWait wait_of(const RankSight& rank, const FlightWait& seen, Clock::time_poin
   return wait;
 }
 
-/// How long this one may wait; nullopt: forever.
+/// How long this call may wait; nullopt: forever.
 std::optional<Clock::duration> limit_of(const RankSight& rank, const FlightCall& call,
                                         Clock::duration usual) {
   const FlightGroup* group = rank.log.group_of(call.communicator);
@@ -92,7 +93,7 @@ std::optional<Clock::duration> limit_of(const RankSight& rank, const FlightCall&
   return limit > limit.zero() ? std::optional(limit) : std::nullopt;
 }
 
-/// Neighbours that do the same are told together.
+/// Names absent ranks; consecutive ones that do the same are named together.
 std::string absent_text(const std::vector<std::pair<int, std::string>>& absent) {
   std::string text;
   std::size_t told = 0, at = 0;
@@ -233,7 +234,8 @@ std::vector<CallWait> WaitTimes::look(const std::vector<RankSight>& ranks, Clock
       seen.emplace(key, since);
       if (rank.ring == nullptr) continue;
       CallWait wait = wait_of(rank, own, now);
-      // A wait that began shortly after the first belongs to the same story.
+      // A wait of half the limit counts, too: it began soon after the first and belongs to the same
+      // call.
       const auto limit = limit_of(rank, own.call, limit_);
       wait.waiting = limit && now - since >= *limit / 2 ? 1 : 0;
       wait.is_over = limit && now - since >= *limit;

@@ -22,26 +22,27 @@ struct CallWait {
   FlightCall::Terms terms{};  ///< The terms of that call.
   std::string call;           ///< "all_reduce #5 (sum, f32, 8 elements) [train.cpp:42]".
   Clock::duration waited{};
-  int waiting = 0;       ///< So many ranks have waited for long enough to be counted.
-  bool is_over = false;  ///< One of them for longer than the limit.
-  /// For a message that is told: the ranks that wait in one for each other, this one first; else
-  /// none.
+  int waiting = 0;       ///< Number of ranks that have waited long enough to count.
+  bool is_over = false;  ///< One of them has waited for longer than the limit.
+  /// For a message that is reported: the ring of ranks that wait in messages for each other, this
+  /// one first; else empty.
   std::vector<int> ring = {};
 };
 
-/// Those of several nodes brought together.
+/// Merges the waits of several nodes.
 std::vector<CallWait> merge_waits(std::vector<CallWait> waits);
-/// As many as one node tells the others: those in which most ranks wait.
+/// The waits that a node reports to the others: those in which most ranks wait.
 std::vector<CallWait> foremost(std::vector<CallWait> waits);
 
-/// What some ranks, such as one node's, have to do with a call that is stuck.
+/// The relation of some ranks, such as one node's, to a call that is stuck.
 struct StuckPart {
   std::vector<int> waiting;
-  std::vector<std::pair<int, std::string>> absent;  ///< And what each was last seen doing.
-  int known = 0;  ///< So many members of the group have been looked at.
+  /// Each absent rank, with what it was last seen doing.
+  std::vector<std::pair<int, std::string>> absent;
+  int known = 0;  ///< Number of the group's members that were looked at.
 
   void add(const StuckPart& others);
-  /// Without the words about ranks for which a report has no room.
+  /// The same without words about ranks for which a report has no room.
   void shorten();
 };
 
@@ -55,21 +56,21 @@ struct StuckCall : StuckPart {
 /// call for 5.2 s, after barrier #4 [train.cpp:40])".
 std::string to_string(const StuckCall& stuck);
 
-/// Says what these ranks have to do with the call that `wait` tells of.
+/// Describes the relation of these ranks to the call of `wait`.
 StuckCall describe(const CallWait& wait, const std::vector<RankSight>& ranks, int world_size,
                    Clock::time_point now);
 
-/// What this rank does, as far as can be seen from outside.
+/// The rank's activity, as far as it can be seen from outside.
 std::string doing_text(const RankSight& rank, Clock::time_point now);
 
-/// Fills in what those need who have no ring.
+/// Fills in the names for readers without the ring.
 void add_names(RankSight& rank, Clock::time_point now);
 
-/// How long the calls of a node's ranks wait: pure, reads no clock. Whether a call moves is told by
-/// the waits' turns, not by what the workers say of the time.
+/// Measures how long the calls of a node's ranks wait. The waits' turns show whether a call moves;
+/// the workers' own times are not used. Pure, reads no clock.
 class WaitTimes {
  public:
-  /// `limit`: for calls of communicators that have none of their own; 0: those are never over it.
+  /// `limit` is for calls of communicators that have no limit of their own; 0: those have none.
   explicit WaitTimes(Clock::duration limit) : limit_(limit) {}
 
   std::vector<CallWait> look(const std::vector<RankSight>& ranks, Clock::time_point now);
@@ -80,13 +81,13 @@ class WaitTimes {
   std::map<Key, Clock::time_point> seen_;
 };
 
-/// Finds the call that is stuck, and tells of each once.
+/// Finds the call that is stuck, and reports each once.
 class StuckJudge {
  public:
-  /// A call that has become stuck, with its ring, or nothing. After one was told, others are told
-  /// only when it has gone on.
+  /// A call that has become stuck, with its ring, or nullopt. After a report, other calls are
+  /// reported only once that one has gone on.
   std::optional<CallWait> judge(const std::vector<CallWait>& waits);
-  /// The call that was told is still stuck.
+  /// Whether the reported call is still stuck.
   bool is_stuck() const { return told_.has_value(); }
   /// The call has gone on, after all.
   void forget() { told_.reset(); }
@@ -95,8 +96,8 @@ class StuckJudge {
   std::optional<CallWait> told_;
 };
 
-/// Two ranks that made different calls of one number, of which one has returned: it cannot tell any
-/// more, so this does. nullopt where there is none among the logs' calls.
+/// The sentence about two ranks that made different calls under one number, one of which has
+/// returned and so cannot report it. nullopt if the logs show no such calls.
 std::optional<std::string> find_disagreement(const std::vector<RankSight>& ranks);
 
 }  // namespace dlaunch::launcher

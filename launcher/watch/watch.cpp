@@ -13,24 +13,26 @@
 namespace dlaunch::launcher {
 namespace {
 
-/// How often we look at calls, and, if no rank has joined the world, at processes: there is less to
-/// see.
+/// How often we look at calls; and at processes, if no rank has joined the world, where there is
+/// less to see.
 constexpr auto interval = std::chrono::milliseconds(100);
 constexpr auto outside_interval_max = std::chrono::seconds(1);
-/// A rank that has returned from a call that does not agree hears of it in its next one, if any.
+/// How long the ranks have to report a mismatch themselves: one that has returned from the call
+/// learns of it in its next call, if it makes one.
 constexpr auto ranks_say_it_within = std::chrono::seconds(1);
-/// So many of each rank's last calls are compared with the others'.
+/// The number of each rank's last calls that are compared with the others'.
 constexpr std::size_t compared_calls = 16;
-/// All nodes of a job together, and one node, tell so much of their calls; a call takes less than
+/// The most bytes of records that all nodes together, and one node, send; a call takes less than
 /// half a kilobyte.
 constexpr std::size_t flight_bytes_max = 256u << 20, node_flight_bytes_max = 4u << 20;
 constexpr std::size_t call_bytes = 512;
-/// A worker that asks waits for little longer.
+/// The time for other nodes to answer; the worker that asks waits for little longer.
 constexpr auto doing_patience = std::chrono::milliseconds(500);
-/// So that the questions of many nodes, which all answer each, do not grow with their square.
+/// Only so many nodes ask the others: if all did, the number of questions would grow with its
+/// square.
 constexpr int asking_nodes_max = 8;
 
-/// The more ranks there are, the fewer of each one's last calls.
+/// The number of each rank's last calls that are sent: fewer, the more ranks there are.
 std::size_t flight_records(int nodes, std::size_t ranks) {
   const std::size_t bytes =
       nodes < 2
@@ -148,7 +150,7 @@ JobWatch& Watch::job() {
   return *job_;
 }
 
-/// Some questions tell this node something, too.
+/// Answers a question, and takes the news that some questions carry.
 Answer Watch::respond(const Question& question) {
   // Asked when a call has timed out.
   const auto* ask = std::get_if<AskDoing>(&question);
@@ -295,7 +297,7 @@ bool Watch::is_about_us(const AskDoing& ask) const {
   });
 }
 
-/// Tells what those of the ranks do that live here.
+/// The activity of those of the ranks that are on this node.
 wire::Doing Watch::doing_here(const std::vector<std::int32_t>& ranks) const {
   wire::Doing doing;
   const auto now = Clock::now();
@@ -310,7 +312,7 @@ wire::Doing Watch::doing_here(const std::vector<std::int32_t>& ranks) const {
 
 void Watch::ask_doing(const std::vector<std::int32_t>& ranks,
                       std::function<void(wire::Doing doing)> told) {
-  // When a job is stuck, all its nodes want to know.
+  // When a job is stuck all its nodes would ask, so only the first ones do.
   if (!job_ || attempt_.known.node_rank >= asking_nodes_max) return told({});
   const auto collect = [told = std::move(told)](const Inquiries::Answers& answers) {
     wire::Doing all;

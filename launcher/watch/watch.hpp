@@ -24,9 +24,9 @@
 
 namespace dlaunch::launcher {
 
-/// Looks at what the workers of a node do: ten times a second at the calls that wait, by the memory
-/// that they share with the agent, and closer when asked. Says, once, that a call is stuck, or that
-/// the ranks do not agree; among several nodes the former is said by node rank 0's. For programs
+/// Watches the workers of a node. Ten times a second it looks for calls that wait, in the memory
+/// that workers share with the agent; it looks closer when asked. It says once that a call is stuck
+/// (among several nodes, node rank 0's agent says it), or that the ranks do not agree. For programs
 /// that do not use the runtime it says which ranks are stopped. One thread: that of `io`.
 class Watch {
  public:
@@ -41,7 +41,7 @@ class Watch {
   /// --stall-timeout.
   struct Stall {
     Clock::duration limit{};
-    std::function<std::uint64_t(int rank)> output_of;  ///< So many bytes it has written.
+    std::function<std::uint64_t(int rank)> output_of;  ///< Number of bytes it has written.
     Say stalled;  ///< The job has made no progress for that long: its ranks are to be ended.
   };
   /// Before the first attempt. Without it this node counts as one that always goes on.
@@ -51,22 +51,22 @@ class Watch {
   /// `wanted` is called when a worker of any node needs so long until the job's deadline.
   using TimeWanted = std::function<void(Clock::duration time)>;
   void expect_time_wanted(TimeWanted wanted) { time_wanted_ = std::move(wanted); }
-  /// A worker of this node does: all nodes hear of it.
+  /// A worker of this node needs so long: all nodes hear of it.
   void tell_time_wanted(Clock::duration time);
 
   /// From here on `dlaunch status`, `ps` and the like find the job, which waits for its first
-  /// attempt; where that cannot be, it is said, and the job goes on.
+  /// attempt. If that fails it is said, and the job goes on.
   void open(const std::string& job, const std::string& host, const std::string& node_id,
             StatusSocket::Launcher launcher);
-  /// Those who have asked how the launcher ends are told.
+  /// Tells the clients that wait for the launcher's end.
   void tell_end(int exit_code);
   /// A new attempt. The job may have another name than before.
   void begin(const Assignment& assignment, const std::string& host, const std::string& node_id);
   /// The same, with other nodes. The line outlives us.
   void begin_with_others(const Assignment& assignment, QuestionLine& line, JobWatch::Roster roster);
-  /// How the job stands, as people are told.
+  /// The rendezvous' sentence on how the job stands.
   void note_standing(const std::string& sentence) { attempt_.known.standing = sentence; }
-  /// What was said over the line may be lost.
+  /// Messages over the line may be lost.
   void on_reconnected();
   /// Takes other nodes' questions and answers, also before our first epoch has begun.
   Inquiries& inquiries() { return job().inquiries(); }
@@ -75,25 +75,25 @@ class Watch {
   void started(const std::vector<pid_t>& pids);
   void joined(int local_rank);
   void ended(const Workers::Ended& ended);
-  /// A rank has told what failed. If the ranks say themselves that they do not agree, we do not.
+  /// A rank has reported a failure. If the ranks report a mismatch themselves, we do not.
   void reported(Errc code);
-  /// The user stops the job (Ctrl-Z), or lets it go on: not worth a sentence.
+  /// The user stops the job (Ctrl-Z) or lets it go on: stopped ranks are then not reported.
   void suspend(bool suspended);
-  /// Ranks of other nodes have waited in a call until it timed out, and a rank of this one did not
-  /// come.
+  /// Whether ranks of other nodes have waited in a call, until it timed out, for a rank of this
+  /// node.
   bool holds_up_others() const { return attempt_.holds_up_others; }
   /// The attempt is over. The last state can still be asked for.
   void stop();
-  /// Says what the ranks do not agree in, if it was found and nobody has told of it.
+  /// Says in which call the ranks do not agree, if that was found and nobody has said it.
   void tell_disagreement();
 
-  /// With up to so many calls of each rank.
+  /// This node's snapshot, with up to so many calls of each rank.
   NodeSnapshot sight(std::size_t calls) const;
-  /// What this node knows, for others to read.
+  /// This node's snapshot, for others to read.
   NodeSnapshot snapshot(AskSnapshot::Detail detail) const;
-  /// What all nodes know; of those that answer in time.
+  /// The snapshot of all nodes that answer in time.
   void ask(AskSnapshot::Detail detail, std::function<void(JobSnapshot job)> gathered);
-  /// What these ranks do, as their agents see it; of those that answer in a short time.
+  /// The activity of these ranks, from those of their agents that answer in a short time.
   void ask_doing(const std::vector<std::int32_t>& ranks,
                  std::function<void(wire::Doing doing)> told);
 
@@ -118,7 +118,7 @@ class Watch {
   const FindSegment find_segment_;
   const Say say_;
   boost::asio::steady_timer timer_;
-  /// The calls in which the ranks do not agree, and until when they may say so themselves.
+  /// A disagreement of the ranks, and until when they may report it themselves.
   struct Disagreement {
     std::string sentence;
     Clock::time_point theirs_until;
@@ -127,9 +127,9 @@ class Watch {
   struct Attempt {
     NodeSnapshot known = {};  ///< Without logs.
     WaitTimes times;
-    std::vector<CallWait> waits = {};  ///< As of the last look.
+    std::vector<CallWait> waits = {};  ///< The waits at the last look.
     StuckJudge judge = {};
-    std::optional<CallNews> news = std::nullopt;  ///< With other nodes.
+    std::optional<CallNews> news = std::nullopt;  ///< Set with several nodes.
     std::uint64_t calls_seen = 0;
     std::optional<Disagreement> disagreement = std::nullopt;
     bool ranks_told_mismatch = false;
@@ -139,7 +139,7 @@ class Watch {
   Attempt attempt_;
   StoppedRanks stopped_;
   std::unique_ptr<JobWatch> job_;  ///< Null on one node.
-  QuestionLine* line_ = nullptr;   ///< Likewise.
+  QuestionLine* line_ = nullptr;   ///< Null on one node, too.
   TimeWanted time_wanted_;
   std::optional<Stall> stall_;
   std::unique_ptr<StallWatch> stall_watch_;  ///< Null without --stall-timeout.

@@ -10,7 +10,7 @@
 namespace dlaunch::rendezvous {
 namespace {
 
-/// Each costs a stranger's handshake one more attempt.
+/// How many withdrawn secrets are remembered; each costs a stranger's handshake one more attempt.
 constexpr std::size_t withdrawn_max = 2;
 constexpr std::array<std::string_view, 2> places = {"the first", "the second"};
 
@@ -20,7 +20,7 @@ store::KeyOfJob key_of(const Secret& secret) {
 
 }  // namespace
 
-/// Secrets do not compare, and what they authenticate does.
+/// Secrets cannot be compared, so the MACs that they make are.
 bool Keyring::same(const Secret& one, const Secret& other) {
   const auto mark = [](const Secret& secret) {
     return mac_of(secret.job_key(""), as_bytes("dlaunch 1 same secret"));

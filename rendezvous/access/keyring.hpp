@@ -12,14 +12,14 @@
 
 namespace dlaunch::rendezvous {
 
-/// A master key, and what those may do who prove it.
+/// A master key, and the role of a connection that proves it.
 struct Granted {
   Secret secret;
   store::Role role = store::Role::node;
 };
 
-/// The secrets of a daemon, by numbers that each keeps when the file changes: those that are
-/// accepted, and the last few that were withdrawn, whose holders are told so. One thread.
+/// The secrets of a daemon, by numbers that do not change with the file: the accepted ones, and the
+/// last few that were withdrawn, so that their holders can be told. One thread.
 class Keyring {
  public:
   /// Accepts these, and withdraws all others. Throws Error{misuse}, and changes nothing, where one
@@ -27,7 +27,7 @@ class Keyring {
   void accept(const std::vector<Granted>& secrets);
 
   bool empty() const { return accepted_.empty(); }
-  /// As a server asks for them: accepted ones first.
+  /// The keys for a server, accepted ones first.
   std::vector<store::ServerKey> keys() const;
   /// "2 secrets are accepted; 1 connection has proved the first, 3 the second". `connections` tells
   /// how many have proved the key of a number.
@@ -41,7 +41,7 @@ class Keyring {
   static bool same(const Secret& one, const Secret& other);
   std::string name_of(std::size_t accepted) const;
 
-  std::deque<Known> accepted_, withdrawn_;  ///< The latter: the last one first.
+  std::deque<Known> accepted_, withdrawn_;  ///< withdrawn_: the last one first.
   std::uint64_t last_ = 0;
 };
 

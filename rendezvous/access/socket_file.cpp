@@ -30,7 +30,7 @@ Error failure(const std::string& path, const std::string& what) {
   return Error(Errc::unreachable, "listening on unix:" + path + ": " + what);
 }
 
-/// A file that nobody listens at any more.
+/// Removes a socket file at which nobody listens any more.
 void remove_old(const std::string& path) {
   struct stat file {};
   if (::lstat(path.c_str(), &file) != 0) return;  // Binding says what else is wrong.
@@ -52,7 +52,7 @@ SocketFile::SocketFile(const std::string& path, mode_t mode, const std::string& 
     : path_(path) {
   const gid_t owned_by = group.empty() ? gid_t(-1) : group_of(group);
   remove_old(path);
-  // Until it has its group it is nobody else's.
+  // Nobody else may use the socket until it has its group.
   const mode_t before = ::umask(S_IXUSR | S_IRWXG | S_IRWXO);
   try {
     listener_ = listen_unix(path);
@@ -66,7 +66,7 @@ SocketFile::SocketFile(const std::string& path, mode_t mode, const std::string& 
     device_ = file.st_dev;
     inode_ = file.st_ino;
   }
-  // A unit that keeps privileged calls from its daemon keeps this one, too.
+  // A unit may forbid its daemon this privileged call.
   const bool given = group.empty() || ::chown(path.c_str(), uid_t(-1), owned_by) == 0;
   if (!given || ::chmod(path.c_str(), mode) != 0) {
     const int error = errno;

@@ -30,7 +30,7 @@ class SocketFile {
   ino_t inode_ = 0;
 };
 
-/// What the file of a listening unix socket says of who may come. Throws Error.
+/// Who may use a listening unix socket, by its file. Throws Error.
 SocketAccess access_of(int listener);
 
 }  // namespace dlaunch::rendezvous

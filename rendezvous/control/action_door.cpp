@@ -36,7 +36,8 @@ std::optional<ActionOutcome> ActionDoor::act(Action action) {
   std::unique_lock lock(state.mutex);
   if (state.posted || state.stopped) return std::nullopt;
   boost::asio::post(state.loop, [shared = state_] {
-    // Held while it is carried out: the other thread gives up before that, or hears the outcome.
+    // The mutex is held during the action, so the other thread either gives up before it or hears
+    // the outcome.
     const std::lock_guard guard(shared->mutex);
     shared->posted = false;
     if (const auto now = std::exchange(shared->asked, std::nullopt)) {

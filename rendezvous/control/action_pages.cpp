@@ -17,7 +17,7 @@ constexpr std::string_view api = "/api/v1/";
 constexpr std::size_t segments_max = 5;
 constexpr std::size_t backup_name_bytes_max = 64;
 
-/// What stands between the slashes, decoded; nullopt where that makes no sense.
+/// The segments between the slashes, decoded; nullopt where they make no sense.
 std::optional<std::vector<std::string>> segments_of(std::string_view path) {
   if (!path.starts_with(api)) return std::nullopt;
   path.remove_prefix(api.size());
@@ -32,7 +32,7 @@ std::optional<std::vector<std::string>> segments_of(std::string_view path) {
   }
 }
 
-/// By method and path; nullopt where there is no such action.
+/// The action of a method and path; nullopt where there is none.
 std::optional<Action> routed(std::string_view method, std::string_view path) {
   const auto found = segments_of(path);
   if (!found || std::ranges::any_of(*found, &std::string::empty)) return std::nullopt;

@@ -7,18 +7,18 @@
 #include <optional>
 #include <variant>
 
-/// What HTTP requests ask of the daemon besides pages. Pure, and total.
+/// Turns HTTP requests that are no reads into actions. Pure, and total.
 namespace dlaunch::rendezvous {
 
-/// An operator's words, beyond which a reason is refused.
+/// The longest reason that an operator may give.
 constexpr std::size_t reason_bytes_max = 256;
 
-/// Whether the request is no read.
+/// Whether the request asks for more than a page.
 bool is_action(const PageRequest& request);
 
-/// What the request asks, or the answer to one that may not or cannot be carried out: 401 where no
-/// operator's token comes with it, 403 where there are no operators, 405, 404 and 400 where it
-/// makes no sense. Null: no operators are configured.
+/// The requested action, or the answer to a request that is refused: 401 without an operator's
+/// token, 403 where there are no operators, 405, 404 and 400 where it makes no sense. `operators`
+/// may be null: none are configured.
 std::variant<Action, Page> action_of(const PageRequest& request, const Operators* operators);
 
 /// The answer that tells the outcome: 200, 404 or 409; 503 for nullopt, where it was not taken up.

@@ -35,13 +35,13 @@ bool is_name(std::string_view word) {
          });
 }
 
-/// What an Authorization header can carry as it is.
+/// Whether an Authorization header can carry the word as it is.
 bool is_token(std::string_view word) {
   return word.size() >= Operators::token_bytes_min && word.size() <= Operators::token_bytes_max &&
          std::ranges::all_of(word, [](char c) { return c > ' ' && c < '\x7f'; });
 }
 
-/// In a time that depends on neither.
+/// Compares in a time that depends on neither token.
 bool same_token(std::string_view one, std::string_view other) {
   unsigned difference = one.size() == other.size() ? 0 : 1;
   for (std::size_t i = 0; i < Operators::token_bytes_max; ++i) {

@@ -8,19 +8,19 @@
 
 namespace dlaunch::rendezvous {
 
-/// Those who may act on the daemon over HTTP: the names and tokens of a file that has a line for
-/// each, "NAME TOKEN". A value; copies are wiped like the original.
+/// The operators, who may act on the daemon over HTTP: names and tokens from a file that has a line
+/// for each, "NAME TOKEN". A value; copies are wiped like the original.
 class Operators {
  public:
   static constexpr std::size_t operators_max = 64, name_bytes_max = 64;
-  /// A token is random; 16 characters are the least that nobody can try out.
+  /// The shortest token: 16 random characters are more than anybody can try out.
   static constexpr std::size_t token_bytes_min = 16, token_bytes_max = 256;
 
   /// Throws Error{misuse} that names `where` and the line, and quotes no token.
   static Operators parse(std::string_view text, const std::string& where);
 
-  /// The name of the operator whose token this is; nullopt for nobody's. Takes as long for a wrong
-  /// token as for a right one.
+  /// The name of the operator with this token; nullopt if nobody has it. A wrong token takes as
+  /// long as a right one.
   std::optional<std::string> name_of(std::string_view token) const;
 
  private:

@@ -21,7 +21,7 @@ namespace dlaunch::rendezvous {
 struct ListenAt {
   std::string host;
   std::uint16_t port = 0;
-  std::string path = {};  ///< Of a unix socket, which has neither host nor port.
+  std::string path = {};  ///< Path of a unix socket, which has neither host nor port.
 
   bool operator==(const ListenAt&) const = default;
 };
@@ -57,8 +57,8 @@ std::variant<Config, EarlyExit> read_config(std::span<const std::string> argumen
                                             const FileReader& read_file,
                                             std::size_t words_most = 0);
 
-/// Why this configuration may not be served, given whether there is a secret: one to listen beyond
-/// loopback without one. Nullopt: it may.
+/// Why this configuration may not be served: it listens beyond loopback and there is no secret.
+/// Nullopt: it may.
 std::optional<std::string> exposure(const Config& config, bool secret);
 
 /// The keys whose values are written otherwise in `now` and take effect at a restart only.

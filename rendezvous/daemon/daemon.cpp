@@ -17,21 +17,21 @@ namespace dlaunch::rendezvous {
 
 namespace {
 
-/// Stopping may take so long beyond the drain's own limit, before the manager takes us for stuck.
+/// How long stopping may take, beyond the drain's own limit, before the manager takes us for stuck.
 constexpr auto stop_reserve = std::chrono::seconds(10);
-/// How often the loop says that it turns, and by how much it was late.
+/// How often the loop reports that it turns, and how late it was.
 constexpr auto turn_interval = std::chrono::milliseconds(250);
-/// When no job runs any more: how long agents that are still connected may take to go.
+/// How long agents that are still connected may take to go when no job runs any more.
 constexpr auto farewell = std::chrono::seconds(2);
 
-/// How many descriptors agents may take: the status pages have 64 connections, and the daemon some
-/// files. Half are kept for these where there are few.
+/// How many descriptors agents may take. The status pages have 64 connections and the daemon some
+/// files; where descriptors are few, half of them are kept for these.
 std::size_t agents_of(std::uint64_t descriptors) {
   constexpr std::uint64_t reserved = 96;
   return static_cast<std::size_t>(descriptors - std::min(reserved, descriptors / 2));
 }
 
-/// With what only the system knows.
+/// The rules of a configuration, completed by facts of this system.
 ServiceRules rules_of(const Config& config) {
   ServiceRules rules = config.rules;
   rules.limits.memory = std::make_shared<store::MemoryBudget>();
@@ -69,8 +69,7 @@ void Daemon::ask_for_secret(bool trust_loopback) {
   service_.server().ask_for({.keys = keyring_.keys(), .trust_loopback = trust_loopback});
 }
 
-/// Whatever ends it: what connections leave behind is recorded while there is something to record
-/// it.
+/// However it ends, the state of connections is recorded while the journal still exists.
 Daemon::~Daemon() { service_.stop(); }
 
 int Daemon::run() {
@@ -101,7 +100,7 @@ std::vector<unique_fd> Daemon::open_all(const ListenAt& at) {
     return fds;
   }
   for (const Address& address : resolve(at.host, at.port)) {
-    // A port that the kernel chooses is chosen once.
+    // If the kernel chooses the port, one address is enough.
     if (at.port == 0 && !fds.empty()) break;
     fds.push_back(listen_tcp(address));
   }
@@ -217,14 +216,14 @@ void Daemon::reload() {
       log_.warning("changed in the configuration, but in effect only after a restart: " +
                    joined(fixed));
     }
-    // What takes a restart is kept, so that the next reload names it again.
+    // Keys that need a restart keep their old values, so that the next reload names them again.
     task_.config = reloaded(task_.config, now);
     reload_secrets(now);
   }
   tell_manager([&] { manager_.ready("listening on " + listening_); });
 }
 
-/// Those that are connected stay, by whatever secret they came.
+/// Connections stay, whatever secret they proved.
 void Daemon::reload_secrets(const Config& now) {
   try {
     const auto secrets = task_.read_secrets(now);
@@ -264,7 +263,7 @@ void Daemon::begin_drain(int signal_number) {
   if (status_) status_->turned(unready(), journal_->backup());
 }
 
-/// Those who still run learn it from their broken connections, as of a crash.
+/// Jobs that still run learn of the end by their broken connections, as after a crash.
 void Daemon::end_drain() {
   std::vector<std::string> names;
   for (const auto& job : service_.jobs()) {
@@ -278,7 +277,7 @@ void Daemon::end_drain() {
   leave();
 }
 
-/// Nothing is left to wait for: io_.run() returns.
+/// Nothing is left to wait for, so io_.run() returns.
 void Daemon::leave() {
   if (std::exchange(left_, true)) return;
   attempt([&] { log_.info("stopped"); });
@@ -330,14 +329,14 @@ std::string Daemon::unready() const {
   return service_.draining() ? "draining: no new job is taken" : journal_->refusal();
 }
 
-/// Whether it is ready is known to the pages before their reader hears that it was done.
+/// The pages learn the new state before the operator hears that the action is done.
 ActionOutcome Daemon::act(const Action& action) {
   auto outcome = service_.act(action);
   status_->turned(unready(), journal_->backup());
   return outcome;
 }
 
-/// How late this comes is how late everything else that the loop does comes.
+/// The delay of this timer is that of everything the loop does.
 void Daemon::await_turn() {
   if (!status_ || left_) return;
   attempt([&] { status_->turned(unready(), journal_->backup()); });

@@ -25,19 +25,20 @@
 
 namespace dlaunch::rendezvous {
 
-/// What a daemon was handed at its start.
+/// The things that a daemon is given at its start.
 struct DaemonTask {
   Config config;
-  std::vector<ActivatedSocket> sockets;                         ///< From the service manager.
-  std::vector<Granted> secrets;                                 ///< Those that are accepted.
-  std::shared_ptr<const Operators> operators;                   ///< Null: nobody may act.
-  std::string notify_socket;                                    ///< NOTIFY_SOCKET; empty: none.
-  std::optional<std::chrono::microseconds> watchdog;            ///< How often it wants a word.
+  std::vector<ActivatedSocket> sockets;        ///< From the service manager.
+  std::vector<Granted> secrets;                ///< The accepted secrets.
+  std::shared_ptr<const Operators> operators;  ///< Null: nobody may act on it.
+  std::string notify_socket;                   ///< NOTIFY_SOCKET; empty: none.
+  /// How often the manager wants a word.
+  std::optional<std::chrono::microseconds> watchdog;
   std::unique_ptr<StatePlace> led;                              ///< From await_lead; may be null.
   std::function<std::variant<Config, EarlyExit>()> read_again;  ///< For a reload.
-  /// Likewise: the secrets of a configuration. Throws Error.
+  /// For a reload: the secrets that a configuration names. Throws Error.
   std::function<std::vector<Granted>(const Config&)> read_secrets;
-  /// Those that a configuration names, also for a reload. Throws Error.
+  /// For a reload: the operators that a configuration names. Throws Error.
   std::function<std::shared_ptr<const Operators>(const Config&)> read_operators;
 };
 
@@ -69,7 +70,7 @@ class Daemon {
   void end_drain();
   void leave();
   void await_watchdog();
-  /// Tells the service manager; that it cannot be told is logged, and stops nothing.
+  /// Tells the service manager; a failure is logged, and stops nothing.
   template <class Word>
   void tell_manager(Word word);
   template <class Part>

@@ -53,7 +53,7 @@ std::vector<Secret> find_node_secrets(const Config& config) {
   return read_secrets_credential(credential, directory->c_str());
 }
 
-/// Those of all roles, of nodes first.
+/// The secrets of all roles, the nodes' first.
 std::vector<Granted> find_secrets(const Config& config) {
   std::vector<Granted> granted;
   const auto grant = [&](store::Role role, const std::vector<Secret>& secrets) {
@@ -79,7 +79,7 @@ std::vector<Granted> find_secrets(const Config& config) {
   return granted;
 }
 
-/// Likewise for those who may act. Null: nobody may.
+/// The operators, from the same kinds of places. Null: there are none.
 std::shared_ptr<const Operators> find_operators(const Config& config) {
   if (!config.http_token_file.empty()) {
     return std::make_shared<const Operators>(read_operators_file(config.http_token_file));
@@ -90,14 +90,15 @@ std::shared_ptr<const Operators> find_operators(const Config& config) {
   return std::make_shared<const Operators>(read_operators_credential(path));
 }
 
-/// The folder that the service manager has made for what is kept, unless something else was said.
+/// Chooses the state folder that the service manager has made, unless the configuration names one.
 void choose_state(Config& config) {
   const auto folder = variable("STATE_DIRECTORY");
   if (!folder || !has_sqlite() || config.given.has("state")) return;
   config.state = std::string(sqlite_state) + *folder + "/state.db";
 }
 
-/// Likewise for sockets: this host's own come in there without a secret.
+/// Chooses the socket in the service manager's runtime folder, at which this host's own jobs need
+/// no secret.
 void choose_socket(Config& config) {
   const auto folders = variable("RUNTIME_DIRECTORY");
   if (!folders || config.given.has("listen")) return;
@@ -105,7 +106,8 @@ void choose_socket(Config& config) {
   socket.path = folders->substr(0, folders->find(':')) + "/dlaunchd.sock";
 }
 
-/// `dlaunchd job-key ID [options]`: what an agent of that job needs, and no more.
+/// `dlaunchd job-key ID [options]`: prints the key of one job, so that its agents need no master
+/// key.
 int print_job_key(std::span<const std::string> arguments) {
   auto parsed = read_config(arguments, read_whole_file, 1);
   if (const auto* exit = std::get_if<EarlyExit>(&parsed))

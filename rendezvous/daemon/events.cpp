@@ -13,10 +13,10 @@ namespace dlaunch::rendezvous {
 
 namespace {
 
-/// So much of a sentence is told; some name every node.
+/// The longest sentence of an event; some would name every node.
 constexpr std::size_t sentence_bytes_max = 2048;
 constexpr std::size_t piece_bytes_max = 64u << 10;
-/// How long a reader waits before it comes again.
+/// Tells readers how many ms to wait before they reconnect.
 constexpr std::string_view greeting = "retry: 2000\n\n";
 
 }  // namespace

@@ -19,10 +19,11 @@ namespace dlaunch::rendezvous {
 
 namespace {
 
-/// Within PIPE_BUF, so that a line is written whole and poll(2) can tell that it will be.
+/// Less than PIPE_BUF, so that a line is written whole, and poll(2) tells in advance whether it can
+/// be.
 constexpr std::size_t line_bytes_max = 2048;
 
-/// JSON may say a byte of a name in six; still within PIPE_BUF.
+/// JSON may take six bytes for one of a name; this, too, is less than PIPE_BUF.
 constexpr std::size_t json_bytes_max = 4000;
 /// Of a job's name more is left out: no job has a longer one, but whoever asks for a job may name
 /// any.
@@ -32,7 +33,7 @@ constexpr std::size_t message_bytes_min = 128;
 constexpr std::size_t json_frame_bytes_max = 256;  // Time, level, event and numbers.
 static_assert(6 * (job_bytes_max + message_bytes_min) + json_frame_bytes_max < json_bytes_max);
 
-/// As syslog(3) counts.
+/// The level as syslog(3) counts.
 int priority_of(LogLine::Level level) {
   switch (level) {
     case LogLine::Level::debug:
@@ -101,7 +102,7 @@ std::string json_of(const LogLine& line) {
   }
 }
 
-/// The journal's own form: a line a field, as none of ours has a second line.
+/// The line in the journal's own form: each field is one line, since none of our values has two.
 std::string fields_of(const LogLine& line) {
   std::string text =
       fmt::format("SYSLOG_IDENTIFIER=dlaunchd\nPRIORITY={}\nMESSAGE={}\n", priority_of(line.level),
@@ -116,7 +117,7 @@ std::string fields_of(const LogLine& line) {
   return text;
 }
 
-/// An empty one where nobody listens.
+/// A connected socket; empty where nobody listens.
 unique_fd connected_to(const std::string& path) {
   unique_fd fd(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   const Address at = unix_address(path);
@@ -193,7 +194,7 @@ bool Log::put(const LogLine& line) {
   return write_to_fd(shortened(head + sentence_of(line), line_bytes_max) + "\n");
 }
 
-/// Once more where the journal was started again since.
+/// Sends a line to the journal; tries once more, since the journal may have been restarted.
 Log::Sent Log::put_to_journal(const LogLine& line) {
   const std::string fields = fields_of(line);
   for (int attempt = 0; attempt < 2; ++attempt) {

@@ -9,7 +9,7 @@
 
 namespace dlaunch::rendezvous {
 
-/// What levels and kinds of event are called, in logs and pages; empty for Event::other.
+/// The names of levels and kinds of event in logs and pages; empty for Event::other.
 std::string_view name_of(LogLine::Level level);
 std::string_view name_of(LogLine::Event event);
 
@@ -18,7 +18,7 @@ std::string_view name_of(LogLine::Event event);
 class Log {
  public:
   enum class Form {
-    text,  ///< With time and program; where the journal reads, as it wants it.
+    text,  ///< With time and program, or in the journal's form where it reads.
     json,  ///< An object a line.
   };
   /// To `fd`. If that is the journal's, `journal` is the path of its socket, and a line's job,
@@ -38,7 +38,7 @@ class Log {
   void error(std::string sentence) {
     write({.level = LogLine::Level::error, .job = "", .sentence = std::move(sentence)});
   }
-  /// Lines that nobody read, since the start.
+  /// Lines dropped since the start because nobody read.
   std::uint64_t lost() const { return lost_; }
 
  private:
@@ -53,7 +53,7 @@ class Log {
   unique_fd journal_socket_;
   Form form_ = Form::text;
   LogLine::Level least_ = LogLine::Level::info;
-  std::uint64_t dropped_ = 0;  ///< Since the last line that was read.
+  std::uint64_t dropped_ = 0;  ///< Lines dropped since the last line that was written.
   std::uint64_t lost_ = 0;
 };
 

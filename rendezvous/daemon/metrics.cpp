@@ -10,8 +10,8 @@ namespace dlaunch::rendezvous {
 
 namespace {
 
-/// A label's value: OpenMetrics wants UTF-8 and three escapes; job names may be any bytes, and what
-/// is not plain ASCII is shown as '?'.
+/// A label's value. OpenMetrics wants UTF-8 and three escapes; job names may be any bytes, so
+/// everything beyond plain ASCII becomes '?'.
 std::string escaped(std::string_view text) {
   std::string out;
   for (const char c : text) {
@@ -122,7 +122,7 @@ void limits(Exposition& out, const DaemonStatus& status) {
   out.gauge("dlaunch_job_bytes_max", "The limit on bytes in a job's store.", status.bytes_max);
 }
 
-/// All families are there, whatever the state is kept in: rules ask for them.
+/// All families are shown, wherever the state is kept, since alerting rules refer to them.
 void state(Exposition& out, const std::optional<StateFigures>& state) {
   out.histogram("dlaunch_state_commit_duration_seconds", "How long changes took to be safe.",
                 state ? state->commits : Histogram());

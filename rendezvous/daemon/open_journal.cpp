@@ -24,7 +24,7 @@
 namespace dlaunch::rendezvous {
 namespace {
 
-/// "head-1 at 10.0.0.1:29400", by which those that stand by name the one that leads.
+/// "head-1 at 10.0.0.1:29400", the name by which standbys call the leader.
 std::string identity_of(const Config& config) {
   std::array<char, 256> host{};
   ::gethostname(host.data(), host.size() - 1);
@@ -32,7 +32,7 @@ std::string identity_of(const Config& config) {
          joined(config.listen, [](const ListenAt& at) { return to_string(at); });
 }
 
-/// Signals and the service manager, while another thread waits for the lead.
+/// Serves signals and the service manager while another thread waits for the lead.
 class Waiting {
  public:
   explicit Waiting(const Standby& standby)

@@ -18,7 +18,7 @@ namespace dlaunch::rendezvous {
 
 constexpr std::string_view sqlite_state = "sqlite:", etcd_state = "etcd:";
 
-/// How a daemon is heard while it stands by.
+/// The surroundings of a daemon that stands by.
 struct Standby {
   Log& log;
   std::string notify_socket;                          ///< As DaemonTask::notify_socket.
@@ -30,8 +30,8 @@ struct Standby {
 /// refuses.
 std::unique_ptr<StatePlace> await_lead(const Config& config, const Standby& standby);
 
-/// What keeps jobs: `led`, or where that is null what `state` says, which read_config has taken.
-/// `io` and `log` outlive it. Throws Error where a state file may not be used.
+/// The journal of jobs: in `led`, or, if that is null, where `config.state` says. `io` and `log`
+/// outlive it. Throws Error where a state file may not be used.
 std::unique_ptr<JobJournal> open_journal(const std::string& state, std::unique_ptr<StatePlace> led,
                                          boost::asio::io_context& io, Service::Log log);
 

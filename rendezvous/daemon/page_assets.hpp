@@ -12,7 +12,7 @@ struct PageAsset {
   std::string_view text;
 };
 
-/// Those that were built in. They live as long as the program.
+/// The files that were built in. They live as long as the program.
 std::span<const PageAsset> page_assets();
 
 }  // namespace dlaunch::rendezvous

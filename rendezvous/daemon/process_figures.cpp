@@ -35,7 +35,7 @@ std::uint64_t open_fds() {
   while (const dirent* entry = ::readdir(folder.get())) {
     if (entry->d_name[0] != '.') ++count;
   }
-  return count - 1;  // The folder's own.
+  return count - 1;  // Without the descriptor of the folder itself.
 }
 
 double seconds(const timeval& time) {
@@ -44,7 +44,7 @@ double seconds(const timeval& time) {
 
 constexpr std::size_t unlimited = std::numeric_limits<std::size_t>::max();
 
-/// The first number of a text; nullopt where it begins with none, as "max".
+/// The number at the beginning of a text; nullopt if there is none, as in "max".
 std::optional<std::size_t> leading_number(std::string_view text) {
   text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
   std::size_t number = 0;

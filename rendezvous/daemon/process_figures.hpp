@@ -7,7 +7,7 @@
 
 namespace dlaunch::rendezvous {
 
-/// Our own process, as the kernel shows it; 0 for what it does not.
+/// Figures of our own process from the kernel; 0 where it tells nothing.
 struct ProcessFigures {
   std::uint64_t resident_bytes = 0;
   std::uint64_t open_fds = 0;

@@ -14,7 +14,7 @@ namespace {
 
 constexpr auto age_max = 1s;
 constexpr auto answer_time_max = 2s;
-/// After so many nodes the agents come first.
+/// The number of nodes after which agents get their turn.
 constexpr std::size_t nodes_a_turn = 256;
 
 /// What fails in a turn of the loop is the readers', and ends nothing else.

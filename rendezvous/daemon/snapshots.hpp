@@ -11,8 +11,8 @@
 
 namespace dlaunch::rendezvous {
 
-/// One look at the daemon for all who read about it. It is taken on the serving loop, at most once
-/// a second and only while somebody asks; all else happens on the readers' thread.
+/// Snapshots of the daemon that all readers share. One is taken on the serving loop, at most once a
+/// second and only when somebody asks; everything else happens on the readers' thread.
 class Snapshots {
  public:
   /// What was seen, or what came in the way.

@@ -30,7 +30,7 @@ std::string summary(const StateContents& contents) {
          plural(keys, "key");
 }
 
-/// A copy that is there as a whole or not at all.
+/// Makes a copy that exists as a whole or not at all.
 StateContents copy(const std::string& from, const std::string& to) {
   StateFile file = StateFile::open_existing(from);
   StateContents contents = file.load();

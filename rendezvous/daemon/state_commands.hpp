@@ -9,7 +9,7 @@
 
 namespace dlaunch::rendezvous {
 
-/// What `state` of a build without SQLite begins with is refused by its configuration.
+/// The prefix of `state` that the configuration of a build without SQLite refuses.
 bool has_sqlite();
 
 /// The state file at `path`, for a daemon. Throws Error where it may not be used.

@@ -23,13 +23,13 @@ std::string_view name_of(const auto& states, auto state) {
   return std::ranges::find(states, state, [](const auto& row) { return row.first; })->second;
 }
 
-/// Not below 0: what was heard of may be later than the look at it.
+/// Not below 0: a node may have been heard later than the snapshot began.
 std::int64_t age_ms(Clock::duration age) {
   return std::max<std::int64_t>(0,
                                 std::chrono::duration_cast<std::chrono::milliseconds>(age).count());
 }
 
-/// As many as a person reads; all are counted.
+/// The most that are listed, as many as a person reads; all are counted.
 constexpr std::size_t behind_shown_max = 20;
 
 Json to_json(const RanksSeen& seen) {
@@ -44,7 +44,7 @@ Json to_json(const RanksSeen& seen) {
           {"behind", seen.lag.is_behind()}};
 }
 
-/// Those that are behind, in sentences.
+/// Sentences about the ranks that are behind.
 Json behind_json(const JobLag& lag, const JobStatus& status) {
   std::map<int, std::string_view> names;
   for (const auto& node : status.nodes) {
@@ -63,7 +63,7 @@ Json behind_json(const JobLag& lag, const JobStatus& status) {
   return json;
 }
 
-/// By node rank: what its ranks do.
+/// The activity of each node's ranks, by node rank.
 std::map<int, Json> calls_json(const JobLag& lag) {
   std::map<int, Json> nodes;
   for (const auto& seen : lag.ranks) nodes[seen.node_rank].push_back(to_json(seen));
@@ -144,7 +144,7 @@ Page job_page(std::string_view encoded, const DaemonStatus& status) {
   return json_page(job_json(*found, status.now));
 }
 
-/// 202 while it is being made, so that a script need not read the sentence.
+/// The state of a backup: 202 while it is being made, so that a script need not read the sentence.
 Page backup_page(std::string_view name, const BackupStatus& last) {
   if (last.state == BackupStatus::State::none || last.name != name) {
     return sentence_page(404,

@@ -18,7 +18,7 @@
 
 namespace dlaunch::rendezvous {
 
-/// All that the serving loop can say about a daemon at one moment.
+/// The state of a daemon at one moment, from the serving loop.
 struct DaemonStatus {
   Clock::time_point now;
   Clock::duration up{};
@@ -27,19 +27,19 @@ struct DaemonStatus {
   store::Counters counters;
   Histogram message_times;                           ///< How long messages of agents took.
   Histogram loop_lag;                                ///< How late the loop came to what was due.
-  std::optional<StateFigures> state = std::nullopt;  ///< Where the state outlives the process.
+  std::optional<StateFigures> state = std::nullopt;  ///< Set if the state outlives the process.
   std::uint64_t log_lines_lost = 0;
   bool draining = false;
   std::size_t jobs_max = 0, keys_max = 0, bytes_max = 0;  ///< The limits, the latter two a job's.
 };
 
-/// What the thread that serves the pages knows by itself.
+/// Figures of the thread that serves the pages.
 struct ServingFigures {
   std::size_t connections = 0;
   std::size_t followers = 0;  ///< Those of them that follow /events.
   Histogram page_times;
   ProcessFigures process;
-  std::uint64_t actions_denied = 0;  ///< Those that nobody who may act has asked for.
+  std::uint64_t actions_denied = 0;  ///< Actions that were asked for without an operator's token.
 };
 
 /// The source of what pages show. Each is called at most once, and only by pages that need it.
@@ -47,7 +47,7 @@ struct StatusSource {
   /// Null: the serving loop does not answer.
   std::function<std::shared_ptr<const DaemonStatus>()> status;
   std::function<ServingFigures()> figures;
-  /// Why the serving loop is taken for dead; empty: it turns.
+  /// Why the serving loop counts as dead; empty: it turns.
   std::function<std::string()> unhealthy;
   /// Why the daemon takes no new job; empty: it does.
   std::function<std::string()> unready;
@@ -63,7 +63,7 @@ constexpr std::string_view jobs_path = "/api/v1/jobs";
 /// The page at a request's target ("/api/v1/jobs/a%20job?x=y"); 404 where there is none.
 Page page_at(const PageRequest& request, const StatusSource& source);
 
-/// What the states are called, in pages and metrics.
+/// The names of the states in pages and metrics.
 constexpr std::pair<JobStatus::State, std::string_view> job_states[] = {
     {JobStatus::State::gathering, "gathering"},
     {JobStatus::State::running, "running"},

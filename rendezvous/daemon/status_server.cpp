@@ -16,7 +16,7 @@ namespace dlaunch::rendezvous {
 
 namespace {
 
-/// So many pages of one snapshot are kept.
+/// The most rendered pages of one snapshot that are kept.
 constexpr std::size_t rendered_max = 64;
 
 std::int64_t wall_ms() {
@@ -24,7 +24,7 @@ std::int64_t wall_ms() {
   return std::chrono::duration_cast<std::chrono::milliseconds>(since).count();
 }
 
-/// Signals are the loop's.
+/// Leaves signals to the loop's thread.
 void block_signals() {
   sigset_t all;
   ::sigfillset(&all);
@@ -136,7 +136,7 @@ Page StatusServer::answer_to_action(const PageRequest& request) {
   return outcome_page(actions_.act(std::get<Action>(std::move(asked))));
 }
 
-/// Whoever has an account here can be denied as often as they like: the log has a line a minute.
+/// Anybody with an account here can cause denials, so the log has one line a minute.
 void StatusServer::note_denial(const PageRequest& request, const Page& page) {
   const auto now = Clock::now();
   if (denials_told_ && now < *denials_told_ + denials_period) {

@@ -19,14 +19,14 @@
 
 namespace dlaunch::rendezvous {
 
-/// A loop that has not turned for so long is taken for dead.
+/// A loop that has not turned for so long counts as dead.
 constexpr auto standstill_max = std::chrono::seconds(10);
-/// Between two lines of the log on actions that were denied.
+/// The pause between two log lines about denied actions.
 constexpr auto denials_period = std::chrono::seconds(60);
 
 /// Serves the daemon's status on a thread of its own: readers cost the agents nothing but a
-/// snapshot a second, and are answered also while the serving loop stands still. What is not said
-/// to be for any thread is for the loop's.
+/// snapshot a second, and are answered also while the serving loop stands still. Calls are for the
+/// loop's thread unless they say otherwise.
 class StatusServer {
  public:
   /// `loop` is the loop that serves the agents, and outlives this. The others are called on it.
@@ -36,12 +36,12 @@ class StatusServer {
   StatusServer(const StatusServer&) = delete;
   StatusServer& operator=(const StatusServer&) = delete;
 
-  /// The loop has turned, and this is why no new job is taken (empty: jobs are), and how the last
-  /// backup is.
+  /// Reports that the loop has turned, why no new job is taken (empty: jobs are taken), and how the
+  /// last backup goes.
   void turned(std::string unready, BackupStatus backup);
-  /// These may act from now on; null: nobody may. Any thread.
+  /// Sets the operators from now on; null: there are none. Any thread.
   void admit(std::shared_ptr<const Operators> operators);
-  /// Something has happened to a job; lines that are no event are left out.
+  /// Adds an event of a job; lines that are no events are left out.
   void note(const LogLine& line);
   /// Closes the listener and every connection.
   void stop();
@@ -70,7 +70,7 @@ class StatusServer {
   std::uint64_t actions_denied_ = 0;
   std::optional<Clock::time_point> denials_told_;
   std::uint64_t denials_untold_ = 0;
-  /// Pages of the jobs as they are in this snapshot: several readers see the same ones.
+  /// Rendered pages of jobs in this snapshot, which several readers share.
   std::shared_ptr<const DaemonStatus> rendered_from_;
   std::map<std::string, Page, std::less<>> rendered_;
   HttpServer http_;

@@ -20,7 +20,7 @@ namespace dlaunch::rendezvous {
 
 namespace {
 
-/// More than one unit would ever pass; a limit on what is believed of a variable.
+/// More sockets than a unit would ever pass: a limit on what is believed of a variable.
 constexpr long activated_max = 64;
 
 using Purpose = ActivatedSocket::Purpose;

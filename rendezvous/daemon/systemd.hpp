@@ -14,9 +14,10 @@
 
 #include <sys/types.h>
 
-/// The service manager's side of a daemon: what it hands over at the start, and what it is told.
-/// The protocols are those of sd_listen_fds(3), sd_watchdog_enabled(3) and sd_notify(3); no
-/// libsystemd. Everything here works, and does nothing, where there is no service manager.
+/// The service manager's side of a daemon: the sockets that it hands over at the start, and the
+/// words that it gets. The protocols are those of sd_listen_fds(3), sd_watchdog_enabled(3) and
+/// sd_notify(3); no libsystemd. Everything here works, and does nothing, where there is no service
+/// manager.
 namespace dlaunch::rendezvous {
 
 /// The value of an environment variable; nullopt where it is not set.
@@ -33,9 +34,9 @@ struct ActivatedSocket {
 inline constexpr int first_activated_fd = 3;
 
 /// Takes over the listening sockets of LISTEN_FDS, "dlaunch" and "http" by their names; none where
-/// LISTEN_PID is not `self`. A complaint where a name is not known, where a descriptor is no
-/// listening stream socket, or where the variables are no numbers. To be called once, before
-/// anything else opens descriptors.
+/// LISTEN_PID is not `self`. Returns a complaint where a name is not known, a descriptor is no
+/// listening stream socket, or the variables are no numbers. To be called once, before anything
+/// else opens descriptors.
 Read<std::vector<ActivatedSocket>> take_activated_sockets(const Variable& variable, pid_t self,
                                                           int first_fd = first_activated_fd);
 

@@ -9,7 +9,7 @@ namespace dlaunch::rendezvous {
 
 bool has_sqlite() { return false; }
 
-/// The configuration has refused it.
+/// The configuration has refused such a state.
 std::unique_ptr<StatePlace> open_state_file(const std::string&) { return nullptr; }
 
 std::optional<int> run_state_command(std::span<const std::string> arguments) {

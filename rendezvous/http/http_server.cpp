@@ -43,15 +43,16 @@ namespace {
 constexpr std::uint32_t header_bytes_max = 8u << 10;
 constexpr auto request_time_max = 5s;
 constexpr std::size_t connections_max = 64;
-/// So many of these may follow a feed: others are to be served, too.
+/// The most connections that may follow a feed, so that others are served, too.
 constexpr std::size_t followers_max = 16;
-/// A feed that has nothing to say says so this often, which shows who has gone without a word.
+/// How often a silent feed says that it is silent, which shows clients that have gone without a
+/// word.
 constexpr auto silence_max = 15s;
 constexpr std::string_view silence = ":\n\n";  // A comment, as an event stream has it.
-/// When all are taken and another comes, the one that has said nothing for longest goes, if it was
-/// this long.
+/// When all are taken and another comes, the connection that has been silent for longest goes, if
+/// that is this long.
 constexpr auto idle_time_min = 250ms;
-/// How long, and for how much, a client that we refuse may go on sending before it is closed: a
+/// How long, and how much, a refused client may go on sending before its connection is closed: a
 /// close with unread bytes would take our answer away from it.
 constexpr auto linger_time_max = 1s;
 constexpr std::size_t linger_bytes_max = 64u << 10;
@@ -61,7 +62,7 @@ constexpr auto accept_pause = 100ms;
 using Request = http::request_parser<http::empty_body>;
 using Response = http::response<http::string_body>;
 
-/// The answer to a request that could not be read; nullopt: nobody is there to answer.
+/// The answer to a request that could not be read; nullopt: nobody is left to answer.
 std::optional<Page> objection(const error_code& error) {
   if (error == http::error::header_limit || error == http::error::buffer_overflow) {
     return sentence_page(431, "a request may have a header of 8 KiB");
@@ -71,8 +72,8 @@ std::optional<Page> objection(const error_code& error) {
   return sentence_page(400, "this is no HTTP/1.1 request: " + error.message());
 }
 
-/// What every answer begins with: no other site's page may show it, or read more into it than it
-/// says.
+/// Makes an answer with the header of all: no other site's page may embed it, and no browser may
+/// guess another type for it.
 template <class Message>
 Message answer_to(const Request& request, const Page& page) {
   const unsigned version = request.get().version() == 10 ? 10 : 11;
@@ -86,7 +87,7 @@ Message answer_to(const Request& request, const Page& page) {
   return response;
 }
 
-/// Counts as long as it lives.
+/// Counts a follower for as long as it lives.
 struct Counted {
   explicit Counted(std::size_t& what) : count(what) { ++count; }
   ~Counted() { --count; }
@@ -157,7 +158,8 @@ struct HttpServer::State : std::enable_shared_from_this<State> {
   bool stopped = false;
 };
 
-/// Counts from the accept on, however its coroutine ends.
+/// A connection, which is counted from the accept until it is destroyed, however its coroutine
+/// ends.
 struct HttpServer::State::Connection {
   Connection(std::shared_ptr<State> owner, tcp::socket socket)
       : state(std::move(owner)), stream(std::move(socket)), wake(state->io) {
@@ -178,15 +180,15 @@ struct HttpServer::State::Connection {
   std::string peer;
   /// Since when a request is awaited; unset while one is answered.
   std::optional<Clock::time_point> idle_since = Clock::now();
-  asio::steady_timer wake;  ///< Of one that follows a feed: until there is something to say.
+  asio::steady_timer wake;  ///< For a follower of a feed: runs until there is news.
   bool hung_up = false;
 };
 
-/// Room for another connection: at once, or when the idlest one is gone.
+/// Waits for room for another connection: there is some at once, or when the idlest one is gone.
 asio::awaitable<void> HttpServer::State::make_room(std::shared_ptr<State> self) {
   error_code error;
   while (!self->stopped && self->connections.size() >= connections_max) {
-    // Nobody has to go while nobody comes.
+    // No connection is closed before another one comes.
     co_await self->acceptor.async_wait(tcp::acceptor::wait_read,
                                        asio::redirect_error(asio::use_awaitable, error));
     if (self->stopped || self->connections.size() < connections_max) co_return;
@@ -264,7 +266,7 @@ asio::awaitable<void> HttpServer::State::serve(std::shared_ptr<Connection> conne
     }
     const bool refused = page.has_value();
     keep = !refused && !self.stopped && request.get().keep_alive();
-    // Made before it is awaited: GCC 12 destroys twice what a conditional expression makes within a
+    // Made before the await: GCC 12 destroys twice what a conditional expression makes within a
     // co_await.
     if (!page) page = self.page_for(request, connection->peer);
     if (page->feed) {
@@ -345,7 +347,7 @@ asio::awaitable<void> HttpServer::State::follow(std::shared_ptr<Connection> conn
   stream.close();
 }
 
-/// One that follows has said what it wanted: whatever comes now is its end, or no business of ours.
+/// Notices when a follower hangs up; anything else that it sends is ignored.
 asio::awaitable<void> HttpServer::State::notice_hang_up(std::shared_ptr<Connection> connection) {
   std::array<char, 1> unread;
   error_code error;

@@ -21,7 +21,7 @@ class HttpServer {
  public:
   /// Gives the page that a request asks for.
   using Pages = std::function<Page(const PageRequest& request)>;
-  /// Hears of what went wrong with the server itself, as a sentence.
+  /// Hears a sentence about a problem of the server itself.
   using Trouble = std::function<void(const std::string& sentence)>;
 
   /// `listener`: a bound and listening TCP socket; throws Error for any other.
@@ -32,7 +32,7 @@ class HttpServer {
   /// say, ends the connection that it was for; the others are served, and new ones accepted.
   void run();
   std::size_t connections() const;
-  /// Those of them that follow a feed.
+  /// The connections that follow a feed.
   std::size_t followers() const;
   /// Feeds that had nothing may have something now.
   void news();

@@ -7,7 +7,7 @@
 
 namespace dlaunch::rendezvous {
 
-/// What a page may need of a request; a header that was not sent is empty.
+/// The parts of a request that pages use; a header that was not sent is empty.
 struct PageRequest {
   std::string_view target;
   std::string_view host, origin, accept, last_event_id;
@@ -16,12 +16,11 @@ struct PageRequest {
   std::string_view peer = {};  ///< The client's address: "127.0.0.1:51234".
 };
 
-/// What goes on behind a page's header for as long as the client reads. Called on the server's
-/// thread.
+/// The endless body of a page, sent for as long as the client reads. Called on the server's thread.
 class Feed {
  public:
   virtual ~Feed() = default;
-  /// What is to be sent next, 64 KiB or so at most; empty: nothing until HttpServer::news().
+  /// The next bytes, 64 KiB or so at most; empty: nothing until HttpServer::news().
   virtual std::string next() = 0;
 };
 

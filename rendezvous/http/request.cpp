@@ -19,7 +19,7 @@ std::string_view trimmed(std::string_view text) {
   return text;
 }
 
-/// Takes what stands before the next `end`, and that, off the front.
+/// Takes the text before the next `end`, and `end` itself, off the front.
 std::string_view take_up_to(std::string_view& text, char end) {
   const auto at = text.find(end);
   const auto taken = text.substr(0, at);
@@ -44,7 +44,7 @@ bool is_loopback_v4(std::string_view text) {
   return is_number(text, 255);
 }
 
-/// How much a media range is wanted, in thousandths, by its parameter q; wrong ones count as 0.
+/// The weight of a media range in thousandths, by its parameter q; a malformed one counts as 0.
 int weight_of(std::string_view parameters) {
   while (!parameters.empty()) {
     std::string_view value = trimmed(take_up_to(parameters, ';'));

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-/// What our own code reads of a request. Pure, and total: the text may be anything.
+/// The parts of a request that our own code reads. Pure, and total: the text may be anything.
 namespace dlaunch::rendezvous {
 
 /// Whether a Host header names this machine's loopback: "localhost", "127.0.0.1:29401",

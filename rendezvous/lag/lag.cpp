@@ -12,16 +12,17 @@
 namespace dlaunch::rendezvous {
 namespace {
 
-/// An agent looks this often for what it is to tell, and what it says takes some time.
+/// How long an agent takes to notice and report a change.
 constexpr auto tells_within = std::chrono::seconds(1);
-/// Communicators of the whole world that a rank which has not told of them is held against.
+/// The most communicators of the whole world against which a rank that has not reported them is
+/// compared.
 constexpr std::size_t whole_max = 8;
 
-/// A collective that some rank was seen to have begun last.
+/// A collective that was the last one begun by some rank.
 struct Step {
-  Clock::time_point since;  ///< When the first of them began it.
+  Clock::time_point since;  ///< When the first rank began it.
   std::int64_t ranks = 0;
-  const std::string* call = nullptr;  ///< Its name, where one of them is in it, or came from it.
+  const std::string* call = nullptr;  ///< Its name, if some rank is in it or came from it.
 };
 
 struct Communicator {
@@ -64,7 +65,7 @@ Communicators communicators_of(std::span<const NodeCalls> nodes) {
   return all;
 }
 
-/// `known`: until when these ranks are known to have come no further than `sequence`.
+/// `known`: the last time at which these ranks are known not to have gone beyond `sequence`.
 RankLag lag_in(const Communicator& communicator, std::uint64_t id, std::uint64_t sequence,
                Clock::time_point known) {
   const auto beyond = std::ranges::upper_bound(communicator.reached, sequence, {},
@@ -89,7 +90,7 @@ RankLag longest_lag(const RankCalls& ranks, const Communicators& all,
     const auto& communicator = all.at(reached.communicator);
     take(lag_in(communicator, reached.communicator, reached.sequence, known));
   }
-  // Every rank is a member of these. One that has told of as many as it may can be in more.
+  // Every rank is a member of these. A rank that has reported as many as it may can be in more.
   if (ranks.reached.size() >= reached_max) return longest;
   for (const auto id : whole) {
     if (reached_in(ranks, id) == nullptr) take(lag_in(all.at(id), id, 0, known));
@@ -155,7 +156,8 @@ JobLag judge_lag(std::span<const NodeCalls> nodes, int world_size) {
   std::ranges::sort(job.foremost, std::greater{}, [](const Foremost& each) {
     return std::tuple(each.ranks, each.sequence, each.communicator);
   });
-  // What a node has not taken back it still says, but for what it may be about to tell.
+  // A node's last report holds until it sends another, save for changes that it may be about to
+  // report.
   const auto late = calls_told_every(static_cast<int>(nodes.size())) + tells_within;
   for (const auto& node : nodes) {
     const auto known = std::max(node.told, node.heard - late);

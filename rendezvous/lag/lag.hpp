@@ -9,26 +9,26 @@
 #include <string_view>
 #include <vector>
 
-/// Which ranks of a job are behind the others in their calls. Pure. Everybody who shows it asks
-/// here.
+/// Judges which ranks of a job are behind the others in their calls. Pure. The one place for it:
+/// every page and metric asks here.
 namespace dlaunch::rendezvous {
 
-/// What a node has told last, in the order of its ranks. Times are the daemon's.
+/// A node's last report, in the order of its ranks. Times are the daemon's.
 struct NodeCalls {
   int node_rank = 0, first_rank = 0;
-  Clock::time_point told;   ///< When it came.
+  Clock::time_point told;   ///< When the report came.
   Clock::time_point heard;  ///< When the node was last heard of, whatever it said.
   std::shared_ptr<const std::vector<RankCalls>> calls;
 };
 
-/// A rank that others have been ahead of for so long is named.
+/// A rank is named once others have been ahead of it for so long.
 constexpr auto behind_from = std::chrono::seconds(3);
 
 /// How far some ranks are behind, at least, as of when their node was heard.
 struct RankLag {
-  std::uint64_t calls = 0;  ///< Collectives that others have begun, and these not.
+  std::uint64_t calls = 0;  ///< Number of collectives that others have begun and these have not.
   Clock::duration time{};   ///< Since another rank has gone beyond their last one; 0: not behind.
-  std::uint64_t communicator = 0;  ///< The communicator in which that is longest.
+  std::uint64_t communicator = 0;  ///< The communicator in which they have been behind for longest.
 
   bool is_behind() const { return time >= behind_from; }
 };
@@ -37,7 +37,8 @@ struct RankLag {
 struct RanksSeen {
   int node_rank = 0, first_rank = 0;
   const RankCalls* calls = nullptr;  ///< Never null; it lives as long as the judgement.
-  Clock::duration age{};             ///< In the call, or since it, as of when the node was heard.
+  /// Time in the call, or since it ended, as of when the node was heard.
+  Clock::duration age{};
   RankLag lag;
 };
 
@@ -50,7 +51,7 @@ std::string doing_text(const RanksSeen& seen);
 struct Foremost {
   std::uint64_t communicator = 0, sequence = 0;
   std::string call;        ///< "all_reduce #5 [train.cpp:42]".
-  std::int64_t ranks = 0;  ///< So many have come to it.
+  std::int64_t ranks = 0;  ///< Number of ranks that have come to it.
 };
 
 struct JobLag {
@@ -60,16 +61,17 @@ struct JobLag {
   std::vector<Foremost> foremost;
   std::int64_t ranks_behind = 0;
 
-  /// Those that are behind, for longest first.
+  /// The ranks that are behind, those for longest first.
   std::vector<const RanksSeen*> behind() const;
   /// "rank 7 on node b is 2 calls behind, for 12 s: in no call for 14 s, after all_reduce #5; 15
-  /// ranks have come to all_reduce #7". It begins with their name.
+  /// ranks have come to all_reduce #7". It begins with the ranks' names.
   std::string sentence(const RanksSeen& seen, std::string_view node) const;
 };
 
-/// A rank is behind in a communicator where another one has begun a collective that it has not. For
-/// how long follows from when the other one began it, and until when this one is known not to have:
-/// nodes tell at different times, and what only seems behind since it was told earlier is not.
+/// A rank is behind in a communicator if another one has begun a collective that it has not. The
+/// time counts from the other's begin to the last moment at which this rank is known not to have
+/// begun it. Nodes report at different times, so a rank that only seems behind because its report
+/// is older is not.
 JobLag judge_lag(std::span<const NodeCalls> nodes, int world_size);
 
 }  // namespace dlaunch::rendezvous

@@ -9,11 +9,11 @@
 #include <string>
 #include <vector>
 
-/// What an agent tells a dlaunchd of its ranks' calls while the job runs (docs/decisions/0056).
+/// An agent's report to a dlaunchd about its ranks' calls while the job runs (docs/decisions/0056).
 namespace dlaunch::rendezvous {
 
-/// Ranks of one node that follow each other and do the same, as their agent saw them. Times are
-/// ages at that moment: clocks of hosts differ.
+/// Consecutive ranks of one node that do the same, as their agent saw them. Times are ages at that
+/// moment, since hosts' clocks differ.
 struct RankCalls {
   enum class State : std::uint8_t {
     none,     ///< It has made no call yet, as far as can be seen.
@@ -38,7 +38,7 @@ struct RankCalls {
       {};  ///< Its call, or its last one: "all_reduce #5 [train.cpp:42]"; may be empty.
   /// The collective that this is; 0: none, as for messages.
   std::uint64_t communicator = 0, sequence = 0;
-  Clock::duration age{};              ///< In the call, or since it ended.
+  Clock::duration age{};              ///< Time in the call, or since it ended.
   std::vector<Reached> reached = {};  ///< Its communicators that matter most, the largest first.
 };
 

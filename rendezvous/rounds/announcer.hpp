@@ -13,7 +13,7 @@ class Announcer {
   void put(Effect effect) {
     effects_.emplace_back(std::in_place_type<Effect>, std::move(effect));
   }
-  /// How things stand, for all nodes. What they know already is not said again.
+  /// Tells all nodes how things stand, unless they have heard this very sentence.
   void stand(std::string sentence, Clock::time_point now) {
     if (standing_ == sentence) return;
     standing_ = std::move(sentence);

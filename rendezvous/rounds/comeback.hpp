@@ -16,12 +16,12 @@ struct Comeback {
     int first_rank = 0;
     int workers = 0;
   };
-  std::map<int, Place> places;  ///< Those that are back, by node rank.
+  std::map<int, Place> places;  ///< The nodes that are back, by node rank.
   std::set<int> awaited;        ///< Node ranks that are not back yet.
   std::optional<Clock::time_point> until;
 
   static Comeback of_nodes(int count, Clock::time_point until);
-  /// Nobody who is back has one of these ranks.
+  /// Whether no node that is back has one of these ranks.
   bool has_room(int node_rank, int first_rank, int workers) const;
   /// The ranks of which no node has come back: the first of each range, and how many.
   std::vector<std::pair<int, int>> gaps(int world_size) const;

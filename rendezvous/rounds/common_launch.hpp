@@ -4,8 +4,8 @@
 
 namespace dlaunch::rendezvous {
 
-/// What the nodes of a job's epochs have in common: a node of a second job under the same id is
-/// known by that. Only what all of them say is known of them.
+/// The features that all nodes of a job's epochs have in common, by which a node of a second job
+/// under the same id is recognised. A feature counts only if all of them have it.
 class CommonLaunch {
  public:
   void learn(const Launch& of_a_node) {
@@ -15,11 +15,11 @@ class CommonLaunch {
   }
 
   bool has_line() const { return common_ && common_->line != 0; }
-  /// One scheduler's job started this node and all the others.
+  /// Whether one scheduler's job started this node and all the others.
   bool is_together(const Launch& launch) const {
     return common_ && common_->start != 0 && common_->start == launch.start;
   }
-  /// The node runs something else.
+  /// Whether the node runs another command line.
   bool is_other_line(const Launch& launch) const {
     return has_line() && launch.line != 0 && common_->line != launch.line && !is_together(launch);
   }

@@ -9,10 +9,10 @@
 namespace dlaunch::rendezvous {
 namespace {
 
-/// So that a world's size is an int, whatever is asked for.
+/// Limits that keep a world's size an int.
 constexpr int workers_max = 32'767;
 constexpr int nodes_max = 65'536;
-/// So that a number that grows by one for each round does not wrap.
+/// A limit that keeps the number, which grows by one for each round, from wrapping.
 constexpr std::uint64_t epoch_max = std::uint64_t{1} << 62;
 
 constexpr const char* no_use = "it has no restart left with which to replace one";
@@ -60,7 +60,7 @@ std::optional<std::string> find_nonsense(const Join& e) {
   return std::nullopt;
 }
 
-/// Which of the rules that all nodes must share are not shared.
+/// The first rule in which a node differs although all nodes must share it.
 std::optional<std::string> find_difference(const std::string& id, const JobRules& theirs,
                                            const JobRules& job, const std::string& job_from) {
   const std::string asks = "node " + id + " asks for ";
@@ -130,7 +130,7 @@ std::optional<Refuse> Door::objection(const Join& e) const {
   return std::nullopt;
 }
 
-/// Its id and its rank may be another's.
+/// Whether another node has its id or its rank.
 std::optional<std::string> Door::taken(const NodeOffer& offer) const {
   const Node* other = job_.nodes.with_id(offer.id);
   if (other && !other->absent(job_.rules, job_.now)) {
@@ -146,20 +146,21 @@ std::optional<std::string> Door::taken(const NodeOffer& offer) const {
 
 // ---- A second job under the same id ----
 
-/// One scheduler's job started it and all the others, or it had a rank in the last epoch: it is of
-/// this job, whatever else it says.
+/// Whether the node surely belongs to this job: one scheduler's job started it and all the others,
+/// or it had a rank in the last epoch.
 bool Door::is_ours(const NodeOffer& offer) const {
   return job_.course.launch.is_together(offer.launch) || job_.legacy().rank_of.contains(offer.id);
 }
 
-/// It runs something else. While the nodes of a first round gather, or where they differ among
-/// each other, that says nothing: a launch may give each node arguments of its own.
+/// Why the node is of a second job: it runs another command line. That means nothing while the
+/// nodes of a first round gather, or if they already differ: a launch may give each node its own
+/// arguments.
 std::optional<std::string> Door::of_second_job(const NodeOffer& offer) const {
   if (!job_.course.begun || !job_.course.launch.is_other_line(offer.launch)) return std::nullopt;
   return "its nodes were started by another command line";
 }
 
-/// All places are taken, and none can become free.
+/// Whether all places are taken and none can become free.
 bool Door::is_useless(const NodeOffer& offer) const {
   const Epoch* epoch = job_.epoch();
   if (!epoch || job_.finished()) return false;
@@ -175,7 +176,7 @@ bool Door::is_one_too_many(const NodeOffer& offer) const {
          job_.nodes.predecessors(offer).empty();
 }
 
-/// As many wait as there are places: that is no longer a few spares.
+/// Refuses nodes when as many wait as there are places: those are no spares any more.
 std::vector<Refuse> Door::second_jobs() const {
   if (!job_.running() || !job_.epoch()->back().awaited.empty()) return {};
   std::vector<const Node*> waiting;
@@ -239,7 +240,7 @@ bool Door::adoptable(const Holding& held) const {
   }
   const Epoch* epoch = job_.epoch();
   if (!epoch) return job_.gathering()->first() && held.epoch >= numbers.epoch();
-  // A stale node may have been the first to come back.
+  // The first node to come back may have been a stale one.
   if (held.epoch > epoch->number()) return !epoch->back().awaited.empty();
   if (held.epoch < epoch->number()) return false;
   return epoch->back().awaited.contains(held.node_rank) || holder_of(held.node_rank);

@@ -4,8 +4,9 @@
 
 namespace dlaunch::rendezvous {
 
-/// Judges who may come in; changes nothing. A node may ask for what makes no sense, or is not what
-/// the job has, stand in another's place, or belong to a second job under the same id.
+/// Judges which nodes may come in; changes nothing. A node is refused if its rules make no sense or
+/// differ from the job's, if its place is another's, or if it belongs to a second job under the
+/// same id.
 class Door {
  public:
   /// The job is borrowed.
@@ -14,15 +15,15 @@ class Door {
   /// A join that makes no sense, in any job.
   static std::optional<Refuse> nonsense(const Join& e);
   std::optional<Refuse> objection(const Join& e) const;
-  /// The nodes that wait and are of a second job, or too many.
+  /// Refusals for waiting nodes that are of a second job, or too many.
   std::vector<Refuse> second_jobs() const;
   /// "; the job 'red' has run for 12 min on 2 nodes, a and b: another job needs another --rdzv-id".
   std::string or_another_job() const;
 
   // ---- An epoch that began before this rendezvous did ----
-  /// The rendezvous was started anew and takes the node's epoch up again.
+  /// Whether a rendezvous that was started anew may take the node's epoch up again.
   bool adoptable(const Holding& held) const;
-  /// How this claim does not fit to what others of the same epoch have claimed.
+  /// Why this claim does not fit the claims of others of the same epoch.
   std::optional<Refuse> contradiction(const Join& e) const;
 
  private:

@@ -99,8 +99,8 @@ std::optional<RanksLost> Epoch::take_failure(const Participant& member, const Wo
   return RanksLost{number_, rank, 1, member.host, Departure::of(e.fact), member.session};
 }
 
-/// Most often this is the usual end of a job, so not all of its ranks are told of: the first few to
-/// leave are those that others may wait for. For the last one nobody waits.
+/// Most often this is the usual end of a job, so only the first few ranks to leave are reported:
+/// others may wait for those, and nobody waits for the last.
 std::optional<RanksLost> Epoch::take_exit(const Participant& member, int rank) {
   constexpr std::size_t told_max = 16;
   if (!is_first_news(member, rank)) return std::nullopt;
@@ -134,7 +134,8 @@ void Epoch::take_leave(int exit_code, const std::string& reason) {
   if (!left_) left_ = Left{exit_code, reason};
 }
 
-/// The facts that a node gives when all its workers have ended count: later claims may have come.
+/// The facts that a node sends when all its workers have ended replace earlier ones, since later
+/// claims may have come.
 void Epoch::take_facts(const Participant& member, const WorkersEnded& e) {
   for (const auto& [rank, fact] : e.facts.ranks) {
     if (member.has(rank)) facts_.ranks.insert_or_assign(rank, fact);
@@ -182,12 +183,12 @@ void Epoch::count_as_failed(Session session, const std::string& why) {
   ends_.push_back({session, number_, WorkersEnded::Outcome::failed, exit_code::node_lost, why});
 }
 
-/// Neighbours in one sentence: thousands may be lost at once, when a switch fails.
+/// Consecutive ranks share a sentence: thousands may be lost at once when a switch fails.
 std::vector<RanksLost> Epoch::worth_telling(std::vector<RanksLost> losses, bool goes_on) {
   std::sort(losses.begin(), losses.end(),
             [](const auto& a, const auto& b) { return a.first_rank < b.first_rank; });
   std::vector<RanksLost> ranges;
-  bool of_several = false;  // The last range.
+  bool of_several = false;  // Whether the last range has several nodes.
   for (auto& next : losses) {
     if (!ranges.empty() && ranges.back().first_rank + ranges.back().count == next.first_rank) {
       RanksLost& range = ranges.back();
@@ -233,7 +234,7 @@ std::vector<Stop> Epoch::begin_end(Ending why) {
   return orders;
 }
 
-/// A rank that waits for a lost one says so, and only then ends.
+/// After a failure or a loss, ranks that wait for a lost one may first say so, and then end.
 Stop Epoch::order_for(Session session) const {
   const bool someone_is_missed =
       ending_->cause == EndCause::failure || ending_->cause == EndCause::loss;
@@ -249,7 +250,8 @@ void Epoch::forgive(Clock::duration slept) {
 
 // ---- What is known of its ranks ----
 
-/// If ranks disagree on a call, those that have returned from it and ended count, too.
+/// The cause. If ranks disagree on a call, those that have returned from it and ended are counted,
+/// too.
 std::optional<Verdict> Epoch::find_cause() const {
   std::set<std::pair<std::uint64_t, std::uint64_t>> disputed;
   for (const auto& [rank, fact] : facts_.ranks) {

@@ -13,7 +13,7 @@ struct Participant {
   std::string host;
   Session session = 0;
   Admission admission;
-  std::optional<Stop> order = std::nullopt;  ///< It was told to stop.
+  std::optional<Stop> order = std::nullopt;  ///< The order to stop that it was given.
   bool confirmed = false;                    ///< It has said that it holds its place.
   bool ended = false;                        ///< None of its workers is left.
 
@@ -22,26 +22,26 @@ struct Participant {
   }
 };
 
-/// The first node that was lost, of an epoch or while the next round gathers.
+/// The loss of the first node, in an epoch or while the next round gathers.
 struct Loss {
   Clock::time_point at;
   std::string reason;  ///< "node b is lost: silent for 5.0 s".
 };
 
-/// What an epoch leaves to the round after it, which goes on with it.
+/// The facts that an epoch hands to the round after it, which adds to them.
 struct Legacy {
   NodeRanks rank_of;
   std::optional<Loss> first_loss;
-  /// A node has left: until then others may, too, and no round closes.
+  /// Set when a node has left: until this time others may leave, too, and no round closes.
   std::optional<Clock::time_point> leaving_until;
 };
 
-/// One of the two phases of a job, which follow each other: each has a legacy, which grows.
+/// One of the two alternating phases of a job. Each has a growing legacy.
 class Phase {
  public:
   const Legacy& legacy() const { return legacy_; }
   Legacy release() { return std::move(legacy_); }
-  /// The first counts.
+  /// Only the first loss is kept.
   void note_loss(Loss loss) {
     if (!legacy_.first_loss) legacy_.first_loss = std::move(loss);
   }
@@ -65,7 +65,7 @@ class Epoch : public Phase {
     std::string reason;
     Clock::time_point at;
     Session told_by = 0;  ///< 0: no node.
-    /// A node was lost of which nothing had been heard since before the cause.
+    /// Whether a node was lost that had been silent since before the cause.
     bool lost_before = false;
   };
   struct Left {
@@ -83,27 +83,28 @@ class Epoch : public Phase {
   int node_count() const { return node_count_; }  ///< The lost included.
   const Comeback& back() const { return back_; }
   const std::optional<Ending>& ending() const { return ending_; }
-  const std::optional<Left>& left() const { return left_; }        ///< The first to go on purpose.
+  /// The first node to go on purpose.
+  const std::optional<Left>& left() const { return left_; }
   const std::vector<WorkersEnded>& ends() const { return ends_; }  ///< In the order of arrival.
 
   // ---- Its members ----
-  /// One that has come back to this epoch. It is told to stop where the others were.
+  /// Adds a node that has come back to this epoch. It is told to stop if the others were.
   const Participant& take_back(const Node& node, const Holding& held);
   /// The node, where it is at work, has said that it holds its place; else null.
   const Participant* confirm(Session session);
   const Participant* find(Session session) const;
   const Participant* with_rank(int rank) const;
-  /// The node is gone.
+  /// Removes a node that is gone.
   std::optional<Participant> remove(Session session);
   const std::map<Session, Participant>& members() const { return members_; }
-  /// Nobody is at work, and nobody is about to come back.
+  /// Whether nobody is at work or about to come back.
   bool over() const { return running_ == 0 && back_.awaited.empty(); }
 
   // ---- What they tell ----
-  /// The news for the others; nullopt where it is none.
+  /// Takes a failure; returns the news for the others, nullopt where there is none.
   std::optional<RanksLost> take_failure(const Participant& member, const WorkerFailed& e);
   std::optional<RanksLost> take_exit(const Participant& member, int rank);
-  /// The end as it counts.
+  /// Takes a node's end; returns the end that counts.
   const WorkersEnded& take_end(WorkersEnded e);
   void take_calls(const CallsMade& e);
   void take_leave(int exit_code, const std::string& reason);
@@ -113,21 +114,21 @@ class Epoch : public Phase {
   std::vector<RanksLost> lose_awaited(const std::string& why);
   /// To a program that goes on without failed workers a lost node is as many of them.
   void count_as_failed(Session session, const std::string& why);
-  /// What is to be said of these losses. A program that ends needs no complete list.
+  /// The messages about these losses. A program that ends needs no complete list.
   std::vector<RanksLost> worth_telling(std::vector<RanksLost> losses, bool goes_on);
   /// The losses told so far, for a node that may have missed them.
   std::vector<RanksLost> told_again(Session to) const;
   /// The members are told to stop, but for the one that told of the cause.
   std::vector<Stop> begin_end(Ending why);
 
-  /// We slept: every deadline is later.
+  /// We stood still: every deadline moves.
   void forgive(Clock::duration slept);
 
   // ---- What is known of its ranks ----
   std::optional<Verdict> find_cause() const;
   /// The sentence on calls with a root that do not agree: CallLedger::disagreement().
   std::optional<std::string> disagreement() const { return ledger_.disagreement(); }
-  /// Ranks fail that blame others, of whom nothing bad is known.
+  /// Whether the failed ranks blame others of which nothing bad is known.
   bool is_open(const Verdict& verdict) const;
   std::string text_of(const Verdict& verdict) const;
   /// "rank 3 on h2".
@@ -148,16 +149,17 @@ class Epoch : public Phase {
   std::optional<Ending> ending_;
   std::optional<Left> left_;
   std::vector<WorkersEnded> ends_;
-  CallLedger ledger_;  ///< The calls of those that have ended.
+  CallLedger ledger_;  ///< The calls of ranks that have ended.
   std::map<Session, Participant> members_;
   int running_ = 0;  ///< Members that have not ended.
   Facts facts_;
   std::map<int, RankDetails> details_;
-  std::map<int, std::string> hosts_;  ///< For ranks that failed: their node may be lost since.
-  std::set<int> told_;                ///< Ranks of whose end all have heard.
+  /// Hosts of failed ranks, kept because their node may be lost later.
+  std::map<int, std::string> hosts_;
+  std::set<int> told_;  ///< Ranks of whose end all have heard.
   std::size_t losses_told_ = 0;
-  std::size_t exits_told_ = 0;         ///< With 0.
-  std::vector<RanksLost> repeatable_;  ///< The first of them, to be said again.
+  std::size_t exits_told_ = 0;         ///< Ranks that exited with 0 and were told.
+  std::vector<RanksLost> repeatable_;  ///< The first losses, kept to be repeated.
 };
 
 }  // namespace dlaunch::rendezvous

@@ -19,14 +19,14 @@ class EpochNumbers {
   std::uint64_t epoch() const { return epoch_; }
   std::uint64_t incarnation() const { return incarnation_; }
 
-  /// A node has had this one.
+  /// Notes that a node has had this number.
   void see(std::uint64_t epoch) { highest_seen_ = std::max(highest_seen_, epoch); }
   /// The next epoch, of our own incarnation, has a number that no node has had.
   void begin_next() {
     incarnation_ = own_.number;
     epoch_ = highest_seen_ = std::max(epoch_, highest_seen_) + 1;
   }
-  /// An epoch goes on that began before this rendezvous did.
+  /// Takes up an epoch that began before this rendezvous did.
   void take_up(std::uint64_t epoch) { epoch_ = epoch; }
   /// The nodes of an earlier incarnation have come back. Numbers that were given out here in the
   /// meantime are not given again: some of its nodes may have had one.
@@ -35,8 +35,8 @@ class EpochNumbers {
     epoch_ = last_epoch_;
   }
 
-  /// The node is of another incarnation, which does not have to be over: it may have begun at a
-  /// rendezvous before this one. The later of two such counts.
+  /// The node is of another incarnation, which may not be over: it may have begun at an earlier
+  /// rendezvous. Of two such incarnations the later counts.
   bool may_return(const Holding& held) const {
     return !ended_here(held.incarnation) && held.epoch >= last_epoch_ &&
            held.incarnation > taken_up_;
@@ -53,10 +53,10 @@ class EpochNumbers {
 
   Incarnation own_;
   std::uint64_t incarnation_ = 0;  ///< The epoch's.
-  std::uint64_t taken_up_ = 0;     ///< The last whose nodes have come back; 0: none.
+  std::uint64_t taken_up_ = 0;     ///< The last incarnation whose nodes have come back; 0: none.
   std::uint64_t last_epoch_ = 0;   ///< The last of earlier incarnations, as far as is known.
   std::uint64_t epoch_ = 0;
-  std::uint64_t highest_seen_ = 0;  ///< By any node, ever.
+  std::uint64_t highest_seen_ = 0;  ///< The highest number that any node ever had.
 };
 
 }  // namespace dlaunch::rendezvous

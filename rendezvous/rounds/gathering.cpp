@@ -12,9 +12,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// When the rest of a last call is told.
+/// The times left at which a last call is announced again.
 constexpr std::array countdown{30s, 20s, 10s, 5s};
-/// Up to so many nodes hear at once of each that comes.
+/// Up to this number of nodes, each newcomer is announced at once.
 constexpr int nodes_told_at_once = 16;
 constexpr auto telling_interval = 1s;
 
@@ -42,7 +42,7 @@ Gathering::Step Gathering::step(const Nodes& nodes, const JobRules& rules, Clock
     return join_deadline_ && *join_deadline_ <= now ? Step::give_up : Step::idle;
   }
   if (!join_deadline_) join_deadline_ = deadline_after(rules.join_timeout, now);
-  // A node whose connection broke is back in a moment, or lost.
+  // A node with a broken connection does not count as present: it will soon be back, or lost.
   const int present = nodes.count() - nodes.broken();
   const bool held = legacy_.leaving_until || pause_;
   if (present >= rules.nodes_max && !held) return Step::close;
@@ -75,7 +75,7 @@ std::array<std::optional<Clock::time_point>, 5> Gathering::deadlines(const Nodes
   std::array due{join_deadline_, last_call_, legacy_.leaving_until, telling_due_,
                  pause_ ? std::optional(pause_->until) : std::nullopt};
   if (nodes.count() >= rules.nodes_min) due[0].reset();
-  // A node that is about to come back, or to be lost, is waited for; the lease ends that.
+  // Nodes with broken connections are waited for, until their leases end.
   if (nodes.broken() > 0) due[1].reset();
   return due;
 }
@@ -84,7 +84,7 @@ void Gathering::forgive(Clock::duration slept) {
   for (auto* deadline : {&join_deadline_, &last_call_, &legacy_.leaving_until}) {
     if (*deadline) *deadline = deadline_after(slept, **deadline);
   }
-  // A pause is no wait for nodes: it is over when its time is.
+  // The pause before a restart ends with its time, whatever nodes are here.
 }
 
 std::string Gathering::wait_text(const Nodes& nodes, const JobRules& rules,
@@ -127,7 +127,7 @@ void Gathering::tell(Announcer& announcer, Session newcomer, const Nodes& nodes,
     }
     return;
   }
-  // The clock runs on; it is told a few times only.
+  // The clock alone is no news: it is told a few times only.
   const std::string here =
       count_text(nodes, rules) + " (" + nodes.names() + ")" + nodes.missing_ranks(rules);
   std::string key = here + (last_call_ ? "; last call" : "");

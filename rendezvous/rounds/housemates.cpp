@@ -11,7 +11,7 @@ namespace {
 
 using Places = std::vector<std::size_t>;
 
-/// The nodes with the same name, where that is one.
+/// Groups of nodes with the same name; nodes without one are in none.
 std::map<std::string_view, Places> alike(const std::vector<const Node*>& nodes,
                                          std::string HostShare::*name) {
   std::map<std::string_view, Places> groups;
@@ -22,7 +22,7 @@ std::map<std::string_view, Places> alike(const std::vector<const Node*>& nodes,
   return groups;
 }
 
-/// Whether these can have memory in common, by their number and that of their ranks.
+/// Whether these nodes are few enough, and their ranks, to share memory.
 bool fits_memory(const std::vector<const Node*>& nodes, const Places& places) {
   std::size_t ranks = 0;
   for (const std::size_t i : places) ranks += static_cast<std::size_t>(nodes[i]->offer.workers);

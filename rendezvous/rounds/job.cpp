@@ -9,13 +9,13 @@
 namespace dlaunch::rendezvous {
 namespace {
 
-/// Lost nodes that are to be told so when they speak again; beyond that they hear it when they
-/// join again or report.
+/// The most lost nodes that are told so as soon as they speak again; others hear it when they join
+/// again or report.
 constexpr std::size_t given_up_max = 65'536;
-/// So many that an operator has put out are known when they come back.
+/// The most evicted nodes that are recognised when they come back.
 constexpr std::size_t evicted_max = 1024;
 
-/// A node left: others that are about to do so as well say it within this.
+/// After a node has left: the time within which others that are leaving, too, say so.
 constexpr Clock::duration others_leave_within = std::chrono::seconds(1);
 
 }  // namespace
@@ -39,7 +39,7 @@ std::optional<Clock::time_point> JobState::next_deadline() const {
     if (when && *when != Clock::time_point::max() && (!next || *when < *next)) next = when;
   };
   consider(nodes.lease_check());
-  // While the lost nodes are waited for, the round does not look at its own deadlines.
+  // While lost nodes are waited for, the round's own deadlines do not count.
   if (gathering() && outvoted_until) {
     consider(outvoted_until);
   } else if (gathering()) {
@@ -50,7 +50,7 @@ std::optional<Clock::time_point> JobState::next_deadline() const {
   } else {
     consider(epoch()->back().until);
   }
-  // Often enough to notice when it was us who slept.
+  // Often enough to notice that we stood still ourselves.
   if (!nodes.empty()) consider(deadline_after(rules.liveness.lease / 4, now));
   if (nodes.broken() > 0) consider(deadline_after(rules.liveness.late_tick(), now));
   return next;
@@ -121,7 +121,7 @@ void JobState::lose(const Losses& whom) {
     if (quorum) quorum->lost(session);
     if (muster) muster->gone(session);
     const std::string text = "node " + node.offer.id + " is lost: " + why;
-    // Its workers are nobody's loss, but it may be missed in the next round.
+    // Nobody loses a worker with a spare, but the next round may miss it.
     if (!member && epoch()) {
       tell_spare_gone(text);
       continue;
@@ -148,7 +148,7 @@ void JobState::put_out(const EvictNode& order) {
   if (finished() || !nodes.find(order.session)) return;
   if (evicted.size() >= evicted_max) evicted.erase(evicted.begin());
   evicted[order.session] = order.reason;
-  // Before the others hear of it, as that may end the job.
+  // The evicted node hears first, since the news to the others may end the job.
   put(*barred(order.session));
   lose({{order.session, order.reason}});
   given_up.erase(order.session);
@@ -161,7 +161,7 @@ std::optional<Refuse> JobState::barred(Session session) const {
   return std::nullopt;
 }
 
-/// The spares that were to take the places of lost nodes are lost, too, and nothing else can.
+/// Whether the spares are lost, too, and no other node can take the lost ones' places.
 bool JobState::lacks_spares() const {
   const bool waits =
       muster || rules.elastic() || course.restarts.has_one(rules, course.attempt, now);
@@ -172,8 +172,8 @@ void JobState::give_up_for_loss() {
   finish(Finish::for_lost_node(legacy().first_loss->reason + "; no spare is left"));
 }
 
-/// What the lost nodes may do elsewhere must not be done here as well: no round closes before they
-/// are back. They go elsewhere when they have given this host up.
+/// Whether so many nodes are out of reach that they may go on with another host. Then no round
+/// closes here before they are back.
 bool JobState::is_outvoted() {
   const auto count = quorum ? quorum->outvoted() : std::nullopt;
   if (!count) {
@@ -231,8 +231,8 @@ bool JobState::holds_muster() {
   return true;
 }
 
-/// The same cause most often tells the other nodes to go within moments: a signal to all of a job's
-/// nodes does not reach them at once. None of them is to start again for that long.
+/// Most often the same cause makes the other nodes leave, too, moments later: a signal to all nodes
+/// of a job does not reach them at once. Until then none of them starts again.
 void JobState::note_leaving() {
   if (gathering() && gathering()->first()) return;
   current().note_leaving(deadline_after(others_leave_within, now));

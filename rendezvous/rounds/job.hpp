@@ -15,7 +15,7 @@ namespace dlaunch::rendezvous {
 /// Nodes and why they are lost: "silent for 5.0 s".
 using Losses = std::vector<std::pair<Session, std::string>>;
 
-/// Why a node is told to join anew, most often.
+/// The usual reason why a node is told to join anew.
 constexpr const char* silent_for_long =
     "this node was silent for too long, and the job went on without it";
 
@@ -27,7 +27,7 @@ struct JobState {
   const Gathering* gathering() const { return std::get_if<Gathering>(&phase); }
   Epoch* epoch() { return std::get_if<Epoch>(&phase); }
   const Epoch* epoch() const { return std::get_if<Epoch>(&phase); }
-  /// An epoch runs, and nothing has happened that ends it.
+  /// Whether an epoch runs and nothing has happened that ends it.
   bool running() const { return !finished() && epoch() && !epoch()->ending(); }
   Phase& current();
   const Legacy& legacy() const;
@@ -46,32 +46,32 @@ struct JobState {
   // ---- What happens to its nodes ----
   void heard(Session session);
   void lose(const Losses& whom);
-  /// Others have its ranks by now, or may.
+  /// Tells a node to join anew: others have its ranks by now, or may have them.
   void evict(Session session, std::uint64_t of_epoch, std::string why = silent_for_long);
   void note_leaving();
-  /// A node is gone that had no place.
+  /// Tells the others that a node without a place is gone.
   void tell_spare_gone(const std::string& how);
-  /// An operator has put it out: it is lost, and refused.
+  /// Evicts a node by an operator's order: it is lost, and refused when it comes back.
   void put_out(const EvictNode& order);
-  /// The answer to a node that was put out.
+  /// The answer to a node that was evicted so.
   std::optional<Refuse> barred(Session session) const;
 
   // ---- From phase to phase ----
   /// Closes the round, waits on, or gives up: whatever is due now.
   void consider_gathering(Session newcomer = 0);
   void begin(Epoch epoch);
-  /// Something happened that the epoch does not survive. The first counts as the cause; when all
+  /// An event that the epoch does not survive. The first one counts as the cause; when all nodes
   /// have ended the epoch is judged.
   void begin_end(EndCause why, const std::string& reason, Session told_by = 0);
   void judge_if_over();
   void finish(Finish end);
   void stop(const StopJob& order);
   void drain(const DrainJob& order);
-  /// The nodes of an earlier incarnation have come back: it is their job.
+  /// Gives the job to the nodes of an earlier incarnation, which have come back.
   void start_over(std::uint64_t incarnation);
   /// Waits for the nodes of a lost host's epoch.
   void take_over(const Takeover& from);
-  /// The node cannot go on elsewhere: it has left, holds nothing, or was replaced.
+  /// Notes that the node cannot go on elsewhere: it has left, holds nothing, or was replaced.
   void forget_place(Session session);
 
   // ---- What is said ----
@@ -101,14 +101,14 @@ struct JobState {
   Nodes nodes;
   struct GivenUp {
     std::uint64_t epoch = 0;
-    std::optional<Join> waiting;  ///< It had no place in an epoch, and holds nothing.
+    std::optional<Join> waiting;  ///< Its offer, if it had no place in an epoch and holds nothing.
   };
   std::map<Session, GivenUp> given_up;     ///< Nodes that were lost, until they speak again.
   std::map<Session, std::string> evicted;  ///< Why; by an operator's order.
   std::variant<Gathering, Epoch> phase;
-  std::optional<Finish> finish_said;  ///< The phase is the one in which the job ended.
-  std::optional<Quorum> quorum;       ///< Where a node hosts.
-  std::optional<Muster> muster;       ///< From a takeover to the next epoch.
+  std::optional<Finish> finish_said;  ///< Set once the job has ended, which it did in this phase.
+  std::optional<Quorum> quorum;       ///< Set if a node hosts the rendezvous.
+  std::optional<Muster> muster;       ///< Set from a takeover to the next epoch.
   /// Set while more than half of an epoch's nodes are out of reach, and waited for.
   std::optional<Clock::time_point> outvoted_until;
   Standstill standstill;

@@ -14,7 +14,7 @@ using namespace std::chrono_literals;
 
 using Outcome = WorkersEnded::Outcome;
 
-/// The first of the epoch's nodes that ended so.
+/// The first end of the epoch's nodes with this outcome.
 const WorkersEnded* first_end(const Epoch& epoch, Outcome outcome) {
   const auto found = std::find_if(epoch.ends().begin(), epoch.ends().end(),
                                   [&](const WorkersEnded& e) { return e.outcome == outcome; });
@@ -37,9 +37,9 @@ Finish failed(const Epoch& epoch) {
   return Finish::for_lost_node(loss ? why + "; then " + loss->reason : why);
 }
 
-/// The workers notice that a node is gone before its lease ends, and say so or not: a failure that
-/// blames others, or that was told when the lost node had fallen silent, is what came of the loss.
-/// So it is with a node that leaves.
+/// Workers notice that a node is gone before its lease ends, and may say so or not. So a failure
+/// counts as a consequence of the loss if it blames others, or was reported after the lost node had
+/// fallen silent. The same holds for a node that leaves.
 EndCause cause_at_end(const Epoch& epoch) {
   const Epoch::Ending& ending = *epoch.ending();
   if (ending.cause != EndCause::failure) return ending.cause;
@@ -51,7 +51,8 @@ EndCause cause_at_end(const Epoch& epoch) {
   return EndCause::failure;
 }
 
-/// Ranks went on, and ended, with wrong data, or waited for one that did.
+/// A disagreement that no rank has noticed: ranks went on with wrong data and ended, or waited for
+/// one that did.
 std::optional<std::string> unheard_disagreement(const Epoch& epoch) {
   if (epoch.ending() && epoch.ending()->cause != EndCause::failure) return std::nullopt;
   const auto verdict = epoch.find_cause();
@@ -105,7 +106,7 @@ Judgement judge(const Epoch& epoch, const JobRules& rules, bool has_restart, int
                   Finish::Cause::disagreement};
   }
   if (!epoch.ending()) {
-    // With --on-failure continue somebody may have failed; if all have, so has the job.
+    // With --on-failure continue some may have failed; the job has failed if all have.
     if (!first_end(epoch, Outcome::succeeded)) return failed(epoch);
     return Finish{0, std::nullopt, "all workers ended"};
   }
@@ -126,7 +127,7 @@ Judgement judge(const Epoch& epoch, const JobRules& rules, bool has_restart, int
       if (has_restart && !epoch.left()) return GoesOn{why, true, began_as_failure};
       return Finish::for_lost_node(why);
     }
-    // Nodes have come or gone, and nothing has failed: that costs no restart.
+    // Nodes have come or gone without a failure, which costs no restart.
     case EndCause::arrival:
     case EndCause::leave:
       break;

@@ -7,7 +7,7 @@
 
 namespace dlaunch::rendezvous {
 
-/// The restarts that a job has made, and what follows from them for the next one.
+/// Counts a job's restarts, and decides about the next one.
 class RestartBudget {
  public:
   /// Whether a failure may be followed by a restart now; `made` counts those of the whole job.
@@ -21,25 +21,25 @@ class RestartBudget {
 
  private:
   std::deque<Clock::time_point> spent_;  ///< Within the window, where there is one.
-  /// Failures soon after their starts, one after the other.
+  /// The number of failures in a row, each soon after its start.
   int quick_failures_ = 0;
-  Clock::time_point quick_since_;  ///< The start before the first of them.
+  Clock::time_point quick_since_;  ///< The start before the first of these.
 };
 
 /// Another round is formed.
 struct GoesOn {
   std::string why;
-  bool is_restart = false;  ///< It is one of those that --max-restarts counts.
-  bool is_news = false;     ///< Only now it is known for what the epoch has ended.
+  bool is_restart = false;  ///< Whether it counts as a restart for --max-restarts.
+  bool is_news = false;     ///< Whether the reason was not known before.
 };
-/// What becomes of a job when an epoch is over. Details of ranks are for others to add.
+/// The fate of a job when an epoch is over. Others add details of ranks.
 using Judgement = std::variant<GoesOn, Finish>;
 
 /// `has_restart`: the budget has one. `nodes_here` counts all that could take part in another
 /// round.
 Judgement judge(const Epoch& epoch, const JobRules& rules, bool has_restart, int nodes_here);
-/// The ends of the workers are not waited for: the node has left that hosts the rendezvous, and
-/// nobody is left who could tell the others of them, or the job's time is over.
+/// Judges without waiting for the workers' ends: the node that hosts the rendezvous has left, so
+/// nobody could tell the others of them, or the job's time is over.
 Finish judge_at_once(const Epoch& epoch, int exit_code, const std::string& reason);
 
 }  // namespace dlaunch::rendezvous

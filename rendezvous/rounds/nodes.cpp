@@ -62,7 +62,7 @@ const Node& Nodes::insert(Node node, const JobRules& rules) {
 Node Nodes::remove(Session session) {
   Node node = std::move(nodes_.extract(session).mapped());
   if (node.gone) --broken_;
-  // Its successor may stand there already.
+  // Its successor may already have this id.
   const auto id = by_id_.find(node.offer.id);
   if (id->second == session) by_id_.erase(id);
   if (node.offer.rank_hint) {

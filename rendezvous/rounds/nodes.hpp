@@ -10,29 +10,29 @@ struct Node {
   Session session = 0;
   NodeOffer offer;
   Clock::time_point last_heard;
-  std::optional<Clock::time_point> gone = std::nullopt;  ///< Its connection is broken since then.
+  std::optional<Clock::time_point> gone = std::nullopt;  ///< When its connection broke.
 
-  /// Its connection is broken, or it is silent for long.
+  /// Whether its connection is broken, or it has long been silent.
   bool absent(const JobRules& rules, Clock::time_point now) const {
     return gone || now - last_heard > rules.liveness.doubtful_after();
   }
 };
 
-/// The nodes that have joined, and were neither lost nor left: by what they are found, and until
-/// when each must be heard of.
+/// The nodes that have joined and are neither lost nor gone, with the indexes by which they are
+/// found and their leases.
 class Nodes {
  public:
   auto begin() const { return nodes_.begin(); }
   auto end() const { return nodes_.end(); }
   bool empty() const { return nodes_.empty(); }
   int count() const { return static_cast<int>(nodes_.size()); }
-  /// Those that have no connection now.
+  /// The number of nodes without a connection.
   int broken() const { return broken_; }
 
   const Node* find(Session session) const;
   const Node* with_id(const std::string& id) const;
   const Node* with_rank_hint(int rank) const;
-  /// Those that must go for this node to come: it was started again.
+  /// The nodes that this one replaces, because it was started again.
   std::vector<const Node*> predecessors(const NodeOffer& offer) const;
   /// "a, b and c".
   std::string names() const;
@@ -41,15 +41,15 @@ class Nodes {
 
   const Node& insert(Node node, const JobRules& rules);
   Node remove(Session session);
-  /// The node has said something. True: its connection was broken, and is back.
+  /// Notes that the node was heard. True: its connection was broken, and is back.
   bool hear(Session session, Clock::time_point now);
   void disconnect(Session session, const JobRules& rules, Clock::time_point now);
 
-  /// When the leases have to be looked at.
+  /// The time at which leases have to be checked.
   std::optional<Clock::time_point> lease_check() const { return lease_check_; }
-  /// Those whose lease has ended.
+  /// The nodes whose lease has ended.
   std::vector<const Node*> find_overdue(const JobRules& rules, Clock::time_point now);
-  /// We slept, not they.
+  /// We stood still, not they: leases move.
   void forgive(Clock::duration slept, Clock::time_point now);
 
  private:

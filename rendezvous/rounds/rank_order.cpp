@@ -42,9 +42,9 @@ std::vector<const Node*> choose(const Nodes& nodes, const NodeRanks& rank_of, in
   return chosen;
 }
 
-/// A claim is the hint, or the rank a node had, unless another's hint is the same. Claims that fit
-/// are honoured and newcomers fill the holes; where the world is too small for a claim, those who
-/// have one close up in their order.
+/// A node's claim is its hint, or else its last rank, unless another node's hint is the same.
+/// Claims that fit are honoured, and newcomers fill the holes. If the world is too small for a
+/// claim, the nodes that have one close up in their order.
 std::vector<const Node*> in_order(const std::vector<const Node*>& chosen,
                                   const NodeRanks& rank_of) {
   std::set<int> hints;

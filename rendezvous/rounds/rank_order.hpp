@@ -4,7 +4,7 @@
 
 namespace dlaunch::rendezvous {
 
-/// The ranks that nodes have in an epoch, by their ids.
+/// The ranks of nodes in an epoch, by their ids.
 using NodeRanks = std::map<std::string, int>;
 
 /// The nodes that make up the next world, at most so many, each at its node rank. `rank_of` tells

@@ -105,7 +105,7 @@ void Rounds::State::on(const Join& e) {
     const Participant* holds = member(e.session);
     const bool dropped = holds && holds->confirmed && !holds->ended && !e.holding;
     if (!dropped) return join_again(*known, e);
-    // An earlier rendezvous had given it up, and it has ended its workers since.
+    // An earlier rendezvous had given the node up, and it has ended its workers since.
     forget_place(e.session);
     lose({{e.session, "it gave up its place in epoch " + std::to_string(numbers.epoch())}});
     return on(e);
@@ -149,7 +149,7 @@ void Rounds::State::come_in(const Join& e, bool adopts) {
                                          ? "it was started again"
                                          : "node " + e.offer.id + " has come in its place");
   }
-  // A process that another one has replaced goes nowhere.
+  // A process that was replaced cannot go on elsewhere.
   for (const auto& [session, why] : gone) forget_place(session);
   const Node& node = nodes.insert({e.session, e.offer, now}, rules);
   if (!gone.empty()) lose(gone);
@@ -170,7 +170,7 @@ void Rounds::State::note_launch(const NodeOffer& offer) {
                       *course.rules_from + "; another job needs another --rdzv-id"});
 }
 
-/// Between two rounds: one more is used at once where there is room, else it waits.
+/// Takes a node between two rounds: it is used at once if there is room, else it waits.
 void Rounds::State::welcome(const Node& node) {
   const Epoch& running_epoch = *epoch();
   const bool awaits = !running_epoch.back().awaited.empty();
@@ -212,7 +212,7 @@ void Rounds::State::turn_away_second_jobs() {
   }
 }
 
-/// After a reconnect: whatever may have been lost on the way is said again.
+/// Answers a node after a reconnect: messages that may have been lost are sent again.
 void Rounds::State::join_again(const Node& node, const Join& e) {
   const bool was_member = member(e.session) != nullptr;
   heard(e.session);
@@ -222,7 +222,7 @@ void Rounds::State::join_again(const Node& node, const Join& e) {
   const Participant* place = member(node.session);
   if (!place || place->ended) return;
   const bool knows = e.holding && e.holding->epoch == epoch()->number();
-  // Its admission has not reached it, and workers of an epoch before are in the way.
+  // The node has not received its admission, and workers of an earlier epoch are in the way.
   if (e.holding && !knows) return evict(node.session, e.holding->epoch);
   if (knows) epoch()->confirm(node.session);
   if (!knows) put(Admit{node.session, place->admission});
@@ -247,7 +247,7 @@ void Rounds::State::yield_to(const Join& e) {
   }
 }
 
-/// Members of an epoch that is older have to go.
+/// Takes up the epoch of a node that holds one; members of an older epoch have to go.
 void Rounds::State::take_up(const Holding& held) {
   if (epoch()) {
     for (const auto& [session, stale] : epoch()->members()) {
@@ -303,7 +303,7 @@ void Rounds::State::on(const Heartbeat& e) {
   if (nodes.find(e.session)) return heard(e.session);
   const auto silent = given_up.find(e.session);
   if (silent == given_up.end() || finished()) return;
-  // A node that only waited goes on waiting; it has heard nothing else.
+  // A node that only waited goes on waiting: it has been told nothing else.
   if (silent->second.waiting) {
     const Join again = *silent->second.waiting;
     given_up.erase(silent);
@@ -319,7 +319,7 @@ void Rounds::State::on(const Leave& e) {
   forget_place(e.session);
   const Node node = nodes.remove(e.session);
   const auto place = epoch() ? epoch()->remove(e.session) : std::nullopt;
-  // Nobody who goes while others work does so with success.
+  // A node that goes while others work never does so with success.
   const int code = e.exit_code != 0 ? e.exit_code : exit_code::node_lost;
   const bool for_all = e.ends_job && (place || gathering());
   const std::string reason = for_all ? e.reason + " (node " + node.offer.id + ")"
@@ -335,7 +335,7 @@ void Rounds::State::on(const Leave& e) {
     note_leaving();
     return consider_gathering();
   }
-  // A node whose workers have ended is needed no more, save for a restart.
+  // A node whose workers have ended is needed for a restart only.
   const bool working = place && !place->ended;
   const bool needed = working || (place && epoch()->ending());
   if (!place) tell_spare_gone(reason);
@@ -367,7 +367,7 @@ std::string Rounds::State::break_text(const Node& node) const {
 
 const Participant* Rounds::State::at_work(Session session, std::uint64_t of_epoch) {
   if (!nodes.find(session)) return nullptr;
-  heard(session);  // That it is back may have closed a round.
+  heard(session);  // Its return may have closed a round.
   if (finished() || !epoch() || of_epoch != epoch()->number()) return nullptr;
   if (quorum) quorum->heard_of(session, of_epoch);
   return epoch()->confirm(session);
@@ -383,7 +383,7 @@ void Rounds::State::on(const WorkerFailed& e) {
   if (verdict && !epoch()->is_open(*verdict)) {
     return begin_end(EndCause::failure, epoch()->text_of(*verdict), e.session);
   }
-  // It may be a node whose connection here is broken as well.
+  // The blamed node's connection to us may be broken as well.
   if (e.fact.claim && e.fact.claim->fault == Fault::lost && !e.fact.claim->ranks.empty()) {
     const Participant* blamed = epoch()->with_rank(e.fact.claim->ranks.front());
     const Node* node = blamed ? nodes.find(blamed->session) : nullptr;
@@ -421,7 +421,7 @@ void Rounds::State::on(const WorkersEnded& e) {
   }
   const bool failed = end.outcome == Outcome::spawn_failed ||
                       (end.outcome == Outcome::failed && !rules.continue_on_failure);
-  // Judging takes as long as many failed.
+  // Judging takes longer, the more ranks have failed.
   if (!failed || epoch()->ending()) return judge_if_over();
   const auto verdict = epoch()->find_cause();
   begin_end(EndCause::failure,

@@ -16,9 +16,9 @@
 #include <variant>
 #include <vector>
 
-/// The pure core of the rendezvous: which nodes make up a job's world, and what becomes of it when
-/// one fails, leaves, is lost or comes late. State, event and time in, effects out; it reads no
-/// clock, no socket and no environment.
+/// The pure core of the rendezvous: decides which nodes make up a job's world, and what follows
+/// when one fails, leaves, is lost or comes late. State, event and time in, effects out; it reads
+/// no clock, no socket and no environment.
 namespace dlaunch::rendezvous {
 
 /// Names one agent process: random, chosen by the agent, the same over reconnects. An agent that
@@ -40,7 +40,8 @@ struct RestartBackoff {
 struct JobRules {
   int nodes_min = 1;
   int nodes_max = 1;
-  /// So many more may wait, each to take the place of one that is lost or leaves.
+  /// The number of further nodes that may wait, each to take the place of one that is lost or
+  /// leaves.
   int spares = 0;
   int max_restarts = 0;
   /// Only restarts within the last so long count against `max_restarts`; 0: all.
@@ -54,7 +55,7 @@ struct JobRules {
 
   /// The job can do with fewer nodes than it would like.
   bool elastic() const { return nodes_min < nodes_max; }
-  /// Nodes are gone, and these go on, which costs no restart.
+  /// Whether so many nodes can go on when others are gone, which costs no restart.
   bool goes_on_with(int nodes_here) const {
     return (elastic() || spares > 0) && nodes_here >= nodes_min;
   }
@@ -63,7 +64,7 @@ struct JobRules {
   bool operator==(const JobRules&) const = default;
 };
 
-/// By what the nodes of one launch know each other from those of a second job under the same id.
+/// The features by which nodes of one launch are told from those of a second job under the same id.
 /// 0: not known.
 struct Launch {
   std::uint64_t line = 0;   ///< A hash of the program and its arguments.
@@ -72,11 +73,11 @@ struct Launch {
   bool operator==(const Launch&) const = default;
 };
 
-/// What a node has in common with others of its host. The names are compared, and not read; an
-/// empty one is like no other.
+/// The resources that a node may share with others of its host. The names are only compared; an
+/// empty one equals no other.
 struct HostShare {
   std::string kernel;     ///< Nodes of one kernel compete for its processors.
-  Processors processors;  ///< What the node's ranks may use of them.
+  Processors processors;  ///< The processors that the node's ranks may use.
   std::string memory;     ///< Nodes with the same one can map the same memory.
   /// The abstract name at which its agent lends memory; empty: it does not.
   std::string lends_at;
@@ -98,7 +99,7 @@ struct NodeOffer {
   bool operator==(const NodeOffer&) const = default;
 };
 
-/// The epoch that a node holds already when it joins: a restarted daemon must learn of it anew.
+/// The epoch that a node already holds when it joins, which a restarted daemon has to learn anew.
 struct Holding {
   std::uint64_t incarnation = 0;
   std::uint64_t epoch = 0;
@@ -125,8 +126,8 @@ struct Leave {
   /// A user's signal: 128+n. A job that cannot go on without the node ends with this code.
   int exit_code = 0;
   std::string reason;   ///< "stopped by SIGTERM".
-  bool closes = false;  ///< It hosts the rendezvous: nobody can go on without it.
-  /// The reason is one for all nodes: its workers are not the only ones to end.
+  bool closes = false;  ///< Whether it hosts the rendezvous, so that nobody can go on without it.
+  /// Whether the reason concerns all nodes, so that all workers end.
   bool ends_job = false;
 };
 /// The node's connection broke without a word.
@@ -143,14 +144,14 @@ struct WorkerFailed {
   std::uint64_t epoch = 0;
   Fact fact;
 };
-/// One of the node's workers exited with 0 while others of the epoch run: who waits for it, on any
-/// node, is to know.
+/// One of the node's workers exited with 0 while others of the epoch run; ranks that wait for it,
+/// on any node, have to know.
 struct WorkerLeft {
   Session session = 0;
   std::uint64_t epoch = 0;
   int rank = 0;  ///< Global.
 };
-/// Details that people want to know of the rank that is to blame, wherever they read of it.
+/// Details for people about the rank to blame, shown wherever it is named.
 struct RankDetails {
   int rank = 0;
   int local_rank = 0;
@@ -161,7 +162,7 @@ struct RankDetails {
   std::string error_file;
   std::string message;                  ///< The message of the exception in its error file.
   std::vector<std::string> last_lines;  ///< The last lines of its stderr.
-  bool lines_of_both = false;           ///< They are of its stdout, too.
+  bool lines_of_both = false;           ///< They include its stdout.
 
   bool operator==(const RankDetails&) const = default;
 };
@@ -172,7 +173,7 @@ struct WorkersEnded {
   enum class Outcome { succeeded, failed, stopped, spawn_failed };
   Outcome outcome = Outcome::succeeded;
   int exit_code = 0;
-  std::string sentence;  ///< Why, where that is no rank's fault.
+  std::string sentence;  ///< The reason, if no rank is at fault.
   Facts facts = {};      ///< The facts of its ranks.
   /// Details of those of its ranks that may be to blame.
   std::vector<RankDetails> details = {};
@@ -224,7 +225,8 @@ struct CommonMemory {
   };
   /// The nodes, by rank; the agent of the first one makes it. Empty: each has its own.
   std::vector<Part> parts = {};
-  std::string lender = {};  ///< Where that agent lends it; empty for that agent itself.
+  /// The abstract name at which that agent lends it; empty for that agent itself.
+  std::string lender = {};
 
   bool operator==(const CommonMemory&) const = default;
 };
@@ -236,7 +238,7 @@ struct Admission : Holding {
   int local_size = 1;
   /// The addresses at which node rank 0 serves PyTorch's store.
   std::vector<std::string> store_addresses;
-  /// All nodes by rank, for node rank 0 only: whom it may serve.
+  /// All nodes by rank, for node rank 0 alone, which may serve only these.
   struct Entry {
     std::string id;
     std::string host;
@@ -246,9 +248,9 @@ struct Admission : Holding {
     bool operator==(const Entry&) const = default;
   };
   std::vector<Entry> roster;
-  /// Why there is an epoch after the first: "node b joins", "node b is lost: ...".
+  /// The reason for an epoch after the first: "node b joins", "node b is lost: ...".
   std::string again_for;
-  /// The epoch's ranks on this host are more than the processors that they may use.
+  /// Whether the epoch's ranks on this host outnumber the processors that they may use.
   bool crowded = false;
   CommonMemory memory = {};
 
@@ -288,7 +290,7 @@ struct Admit {
   Session to = 0;
   Admission admission;
 };
-/// It may not take part, and why; the node ends with `exit_code`.
+/// The node may not take part, and why; it ends with `exit_code`.
 struct Refuse {
   Session to = 0;
   Errc code = Errc::refused;
@@ -309,8 +311,8 @@ struct Stop {
   Cause cause = Cause::failure;
   std::string reason;
 };
-/// These ranks will not come back: to all nodes of the epoch but their own, and again to one that
-/// was not connected when it was said.
+/// These ranks will not come back. Sent to all nodes of the epoch but their own, and again to a
+/// node that was not connected at the time.
 struct RanksLost {
   std::uint64_t epoch = 0;
   int first_rank = 0;
@@ -328,9 +330,9 @@ struct Standing {
 };
 /// The job is over; every node exits with this.
 struct Finish {
-  /// What ended it, where no verdict says so.
+  /// The cause, if no verdict names it.
   enum class Cause : std::uint8_t {
-    told,          ///< Nothing but what the sentence tells.
+    told,          ///< Only the sentence tells.
     node_lost,     ///< Ranks may have failed because those of a lost node were gone.
     disagreement,  ///< Ranks made different calls, and none of them has noticed.
   };
@@ -372,16 +374,16 @@ struct JobStatus {
   bool draining = false;  ///< No further epoch begins, by an operator's order.
 };
 
-/// Which use of a job's id this is, and what others there may be.
+/// Identifies this use of a job's id, among others that there may be.
 struct Incarnation {
   std::uint64_t number = 0;
-  /// The first that this rendezvous gave to any job. The nodes of an earlier one may still be at
-  /// work: they met at a rendezvous that was there before.
+  /// The first incarnation that this rendezvous gave to any job. Nodes of an earlier one, which met
+  /// at an earlier rendezvous, may still be at work.
   std::uint64_t first_here = 0;
-  /// Until then they may come back, and go on in the place of others that have begun meanwhile.
+  /// Until this time they may come back, and take the place of others that have begun meanwhile.
   Clock::time_point return_by = Clock::time_point::max();
-  /// No epoch begins with this number or a lower one, also where its nodes come back with a lower
-  /// one: it was given to somebody.
+  /// No epoch begins with this number or a lower one, even if its nodes come back with a lower one:
+  /// the number was given out.
   std::uint64_t epoch_given = 0;
 };
 
@@ -391,7 +393,7 @@ struct Takeover {
   std::string node;            ///< Its id.
   JobRules rules;              ///< The job's.
   std::string why;             ///< "node a is lost: ...".
-  Clock::duration patience{};  ///< For the other nodes to come.
+  Clock::duration patience{};  ///< The time for the other nodes to come.
 };
 /// The rendezvous is a node's of the job, and another node may take over from it.
 struct Hosting {
@@ -416,10 +418,10 @@ class Rounds {
 
   JobStatus status() const;
   std::uint64_t epoch() const;
-  /// The epoch's incarnation: our own, or an earlier one whose nodes have come back. Those knew
-  /// more of it than is known here, so the epoch after that is of our own again.
+  /// The epoch's incarnation: our own, or an earlier one whose nodes have come back. Such nodes
+  /// know more of it than we do, so the next epoch is of our own incarnation again.
   std::uint64_t incarnation() const;
-  /// It is the one here, or over by now.
+  /// Whether it is the present incarnation, or one that is over.
   bool has_had(std::uint64_t incarnation) const;
   bool finished() const;
   /// Whether it has joined, and was neither lost nor left.

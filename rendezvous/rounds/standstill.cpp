@@ -15,7 +15,7 @@ std::optional<Clock::duration> Standstill::notice(const JobRules& rules,
   return slept_;
 }
 
-/// A node that got no answer for long has closed its connection for that.
+/// A node that long got no answer has closed its connection because of that.
 std::string Standstill::break_text(const JobRules& rules, Clock::time_point broke) const {
   const std::string text = "its connection broke";
   const bool meanwhile = woke_ && broke <= deadline_after(rules.liveness.reconnect_grace, *woke_);

@@ -4,17 +4,16 @@
 
 namespace dlaunch::rendezvous {
 
-/// Notices that our own process stood still, or its machine: then it was us who slept, not the
-/// nodes. The time since we last did anything does not count for them: what they said meanwhile may
-/// not have been read yet, and they may have slept, too.
+/// Notices that our own process or its machine stood still. That time does not count against the
+/// nodes: their messages may not have been read yet, and they may have stood still, too.
 class Standstill {
  public:
   /// We have asked for a tick at that time.
   void expect(std::optional<Clock::time_point> tick) { expected_ = tick; }
-  /// For how long we stood still, if an event so late says that we did.
+  /// The length of our standstill, if an event this late shows one.
   std::optional<Clock::duration> notice(const JobRules& rules, Clock::time_point last_event,
                                         Clock::time_point now);
-  /// Why a node is lost whose connection broke then.
+  /// Why a node whose connection broke at that time is lost.
   std::string break_text(const JobRules& rules, Clock::time_point broke) const;
 
  private:

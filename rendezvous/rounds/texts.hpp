@@ -3,12 +3,12 @@
 #include "rendezvous/rounds/rounds.hpp"
 #include "runtime/base/phrases.hpp"
 
-/// The words that several sentences of the rounds share.
+/// Words that several sentences of the rounds share.
 namespace dlaunch::rendezvous {
 
 /// "3 nodes", "2 to 4 nodes".
 std::string nodes_text(const JobRules& rules);
-/// node2 before node10.
+/// Orders names by their numbers: node2 before node10.
 bool natural_less(std::string_view a, std::string_view b);
 /// "a, b and c", the first few of them.
 std::string list_text(const std::vector<std::string>& names);

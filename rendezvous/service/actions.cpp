@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <utility>
 
-/// What operators ask. Each action takes one turn of the loop, and is over when it returns: nodes
-/// hear of it like of everything else.
+/// The operators' actions. Each takes one turn of the loop and is over when it returns; nodes hear
+/// of it as of any other event.
 namespace dlaunch::rendezvous {
 namespace {
 
@@ -74,7 +74,7 @@ ActionOutcome Service::State::act(const Action& action) {
   if (log) log(line);
   arm();
   if (auto* const commits = journal == nullptr ? nullptr : journal->commits()) {
-    // Nobody may be there to whom something is said about it.
+    // The job may have no node left that could be told.
     commits->seal();
     outcome.outlives = [keep = journal,
                         recorded = commits->recorded()](Clock::time_point deadline) {
@@ -84,7 +84,7 @@ ActionOutcome Service::State::act(const Action& action) {
   return outcome;
 }
 
-/// It takes longer than a turn: what becomes of it is told by the journal.
+/// A backup takes longer than a turn; the journal tells how it goes.
 ActionOutcome Service::State::back_up(const Action& action) {
   if (journal == nullptr) return {Result::not_now, "nothing is kept here that could be saved"};
   const std::string why = journal->back_up(action.backup);
@@ -94,7 +94,7 @@ ActionOutcome Service::State::back_up(const Action& action) {
 
 ActionOutcome Service::State::drain_all(const Action& action) {
   if (action.kind == Kind::drain_all) {
-    // Also where it is being stopped: the next one begins so.
+    // This holds while the daemon is being stopped, too: the next daemon begins drained.
     if (journal != nullptr) journal->drained({}, order_text("drained", action));
     if (std::exchange(draining, true)) return {Result::done, "no new job is taken already"};
     return {Result::done, "no new job is taken until it is resumed; " +

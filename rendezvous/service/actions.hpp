@@ -22,10 +22,10 @@ struct Action {
     evict,       ///< The node counts as lost, and is told why.
     drain_all,   ///< No new job is taken.
     resume_all,  ///< New jobs are taken again.
-    backup,      ///< What is kept over a restart is copied, beside what goes on.
+    backup,      ///< The state that survives a restart is copied while the service goes on.
   };
   Kind kind = Kind::stop;
-  std::string job;          ///< Empty for what concerns all.
+  std::string job;          ///< Empty for actions on the service.
   std::string node;         ///< For `evict` alone.
   std::string reason;       ///< The operator's own words; may be empty.
   std::string by;           ///< The operator's name.
@@ -37,7 +37,7 @@ struct Action {
 /// "backup".
 std::string_view name_of(Action::Kind kind);
 
-/// How an action came out, as a sentence for the operator.
+/// The outcome of an action, with a sentence for the operator.
 struct ActionOutcome {
   enum class Result : std::uint8_t { done, no_job, no_node, not_now };
   Result result = Result::done;
@@ -47,8 +47,8 @@ struct ActionOutcome {
   std::function<bool(Clock::time_point deadline)> outlives = nullptr;
 };
 
-/// With this a job ends that an operator stops or removes, if nothing of it has failed before: as
-/// after SIGTERM.
+/// The exit code of a job that an operator stops or removes, unless it has failed before; the same
+/// as after SIGTERM.
 constexpr int stopped_by_operator = 143;
 
 }  // namespace dlaunch::rendezvous

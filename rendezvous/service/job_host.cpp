@@ -59,8 +59,8 @@ std::unique_ptr<store::Server> JobHost::make_server() {
   return server;
 }
 
-/// The name is bound once; each attempt's server gets a descriptor of its own for it. It serves
-/// processes of the same user only.
+/// Begins a new server. The name is bound once, and each attempt's server gets its own descriptor
+/// for it, at which only processes of the same user are served.
 void JobHost::begin_serving() {
   native_ = make_server();
   if (relay_) {
@@ -76,7 +76,7 @@ void JobHost::begin_serving() {
 }
 
 void JobHost::serve_c10d(unique_fd listener) {
-  // Only PyTorch's protocol: a native client has no business on the advertised port yet.
+  // This server speaks only PyTorch's protocol: native clients do not use the advertised port.
   if (!c10d_) {
     c10d_ = make_server();
     c10d_->on_slow_reader([this](store::ConnectionId, const std::string& peer) {
@@ -92,7 +92,7 @@ void JobHost::share_c10d(store::Server& server) {
   hear_refused_clients(server);
 }
 
-/// A mistake that all ranks make alike is not told for each of them.
+/// Reports refused clients, but not each one: all ranks may make the same mistake.
 void JobHost::hear_refused_clients(store::Server& server) {
   server.on_refused_c10d([this, alive = std::weak_ptr(alive_)](
                              const Address& peer, const Address& own, const std::string& why) {
@@ -177,7 +177,7 @@ std::variant<wire::Welcome, store::Host::Refusal> JobHost::admit(store::Connecti
   return wire::Welcome{.job = identity_.job, .epoch = identity_.epoch, .memory = 0};
 }
 
-/// A member that is still there is given what it needs.
+/// Grants a member that is still connected its descriptors, and tells it of losses.
 void JobHost::welcome(store::ConnectionId who, int rank) {
   if (!attempt_.by_connection.contains(who)) return;
   grant(who);
@@ -185,7 +185,7 @@ void JobHost::welcome(store::ConnectionId who, int rank) {
   observer_.on_joined(rank);
 }
 
-/// Why this one may not come in.
+/// Why this member may not come in.
 std::optional<store::Host::Refusal> JobHost::objection(store::ConnectionId who,
                                                        const wire::Hello& hello) const {
   if (!hello.job.empty() && hello.job != identity_.job) {
@@ -233,7 +233,7 @@ void JobHost::grant(store::ConnectionId to) {
       fds.push_back(listen_tcp(resolve(identity_.mesh_host, 0).front()));
       message.listener = true;
     } catch (const Error&) {
-      // Out of descriptors here, maybe not there: without ours, the worker binds one of its own.
+      // We are out of descriptors; the worker, which may not be, binds a listener of its own.
     }
   }
   if (Segment* const shared = memory_.segment()) {
@@ -269,8 +269,8 @@ void JobHost::warn_of_memory(const std::string& why, bool is_common) {
   }
 }
 
-/// If one rank lacks something, its neighbours often do, too: the first sentence of an attempt will
-/// do.
+/// Passes on the first warning of an attempt: if one rank lacks something, its neighbours often do,
+/// too.
 void JobHost::warn(const std::string& sentence) {
   if (!std::exchange(attempt_.has_warned, true)) observer_.on_warning(sentence);
 }

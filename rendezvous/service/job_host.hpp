@@ -22,8 +22,8 @@
 
 namespace dlaunch::rendezvous {
 
-/// Hears what the members of a job say about themselves. Ranks are global. Called on the thread
-/// that runs the io_context.
+/// Hears the members' reports about themselves. Ranks are global. Called on the thread that runs
+/// the io_context.
 class JobObserver {
  public:
   virtual ~JobObserver() = default;
@@ -41,7 +41,7 @@ class JobObserver {
                                  const std::string& why) = 0;
 };
 
-/// The job as its members must know it.
+/// The description of the job that its members get.
 struct JobIdentity {
   std::string job;
   std::uint64_t incarnation = 0;
@@ -50,17 +50,17 @@ struct JobIdentity {
   int local_size = 1;
   int world_size = 1;
   std::string host;                     ///< This host's name, for messages.
-  std::string mesh_host = "127.0.0.1";  ///< Other ranks reach those who live here at this host.
+  std::string mesh_host = "127.0.0.1";  ///< The host at which other ranks reach the ones here.
   std::chrono::milliseconds failure_grace = failure_grace_standard;
   /// derive_data_key of the job's key and the epoch, where the job has a secret.
   std::optional<Key> data_key = std::nullopt;
-  bool crowded = false;      ///< The ranks of this host are more than its processors.
-  CommonMemory memory = {};  ///< That which the ranks share with those of other nodes of the host.
+  bool crowded = false;      ///< Whether this host's ranks outnumber its processors.
+  CommonMemory memory = {};  ///< The memory shared with ranks of other nodes of the host.
 };
 
-/// All that an agent hosts for its job: the native store, fresh for each attempt; PyTorch's store,
-/// its listener held over all attempts; the admission of members; the memory they share, another
-/// one for each attempt; and the news of lost ones. One thread: that of `io`.
+/// Everything that an agent hosts for its job: the native store and the shared memory, both new for
+/// each attempt; PyTorch's store, whose listener is held over all attempts; the admission of
+/// members, and the news of lost ones. One thread: that of `io`.
 class JobHost : private store::Host {
  public:
   /// Throws Error where the system denies a socket.
@@ -90,9 +90,9 @@ class JobHost : private store::Host {
   /// Tells all members, those who come later too, that a rank is gone; barriers and all_gathers of
   /// the whole world that lack it fail.
   void publish_loss(int rank, const std::string& host, const Departure& how);
-  /// The store that is elsewhere will not come back: workers that ask it hear so at once.
+  /// The remote store will not come back: workers that ask it hear so at once.
   void lose_store(const std::string& why);
-  /// Tells a member that has asked what other nodes' ranks do, as far as it is known.
+  /// Tells a member, which has asked, what is known of other nodes' ranks.
   void tell_doing(int rank, const wire::Doing& doing);
   /// The memory that the members of this attempt share; null if nobody has come yet, or there is
   /// none.
@@ -130,7 +130,7 @@ class JobHost : private store::Host {
   void warn(const std::string& sentence);
   void hear_refused_clients(store::Server& server);
   void tell(store::ConnectionId to, const auto& message, std::vector<unique_fd> fds = {});
-  /// A new server, for a new attempt.
+  /// Makes a server for a new attempt.
   void begin_serving();
 
   boost::asio::io_context& io_;
@@ -138,7 +138,7 @@ class JobHost : private store::Host {
   JobObserver& observer_;
   std::string socket_name_;
   unique_fd listener_;
-  std::optional<store::Relay> relay_;  ///< Set if the store is elsewhere.
+  std::optional<store::Relay> relay_;  ///< Set if the store is at another node.
   std::unique_ptr<store::Server> native_;
   std::unique_ptr<store::Server> c10d_;
   store::Server* shared_c10d_ = nullptr;

@@ -12,8 +12,9 @@
 
 namespace dlaunch::rendezvous {
 
-/// A record that must outlive a service, so that the next one never uses an epoch again. Under an
-/// empty name: the highest numbers of jobs that are forgotten, and whether no new job is taken.
+/// A record that must outlive a service, so that the next service never uses an epoch again. The
+/// record with the empty name has the highest numbers of forgotten jobs, and whether new jobs are
+/// refused.
 struct JobRecord {
   std::string job;
   std::uint64_t incarnation = 0;
@@ -25,8 +26,8 @@ struct JobRecord {
   bool operator==(const JobRecord&) const = default;
 };
 
-/// What is kept can be kept no more. Thrown by the io_context's run(), after which nothing may be
-/// said to anybody.
+/// The state can no longer be kept. Thrown by the io_context's run(); after it nothing may be told
+/// to anybody.
 class StateLost : public Error {
  public:
   using Error::Error;
@@ -37,24 +38,24 @@ struct BackupStatus {
   enum class State : std::uint8_t { none, under_way, saved, failed };
   State state = State::none;
   std::string name;
-  std::string sentence;  ///< How far it is, where it is, or why it failed.
+  std::string sentence;  ///< Its progress, its path, or why it failed.
 };
 
-/// How a place that keeps what outlives the process does.
+/// The condition of a place that keeps state beyond the process.
 struct StateFigures {
   Histogram commits;     ///< How long it took until changes were safe.
-  bool blocked = false;  ///< Nothing is changed for now.
+  bool blocked = false;  ///< Changes are refused for now.
   struct Lead {
-    bool held = false;       ///< Nobody else can have begun to lead.
+    bool held = false;       ///< No other process can have begun to lead.
     Clock::duration left{};  ///< Until the lease ends, unless it is renewed.
-    std::string member;      ///< The member of etcd that is asked.
+    std::string member;      ///< The etcd member in use.
   };
-  std::optional<Lead> lead = std::nullopt;  ///< Where one of several processes has it.
+  std::optional<Lead> lead = std::nullopt;  ///< Set if several processes compete for the lead.
 };
 
-/// A service keeps its records here, and the keys of its jobs. Called on the service's thread. With
-/// commits(), a record may become durable after the call that made it: the service says nothing
-/// before, so nobody is told of an epoch that could be given away again.
+/// Keeps a service's records and the keys of its jobs. Called on the service's thread. With
+/// commits(), a record may become durable only after the call that made it. Until then the service
+/// says nothing, so nobody is told of an epoch that could be given out again.
 class JobJournal {
  public:
   virtual ~JobJournal() = default;
@@ -64,7 +65,7 @@ class JobJournal {
   virtual void job_opened(const std::string& job, std::uint64_t incarnation) = 0;
   virtual void epoch_closed(const std::string& job, std::uint64_t epoch) = 0;
   virtual void job_finished(const std::string& job, int exit_code) = 0;
-  /// It will not be asked for any more, save for its epoch and incarnation.
+  /// Forgets a job, save for its epoch and incarnation.
   virtual void job_forgotten(const std::string& job) = 0;
   /// An operator's drain of the job, or of the service for an empty name; nullopt: it is over. It
   /// is over, too, when the job finishes, is forgotten or opened anew.
@@ -72,12 +73,13 @@ class JobJournal {
   /// Why no new job can be kept now; empty: it can.
   virtual std::string refusal() const = 0;
 
-  /// Names what is kept here: another number where the keys of earlier services are gone.
+  /// A number that stands for the state kept here; it changes if the keys of earlier services are
+  /// gone.
   virtual std::uint64_t memory() const = 0;
   /// The namespace of that epoch, with what earlier services have left in it. Asked for once.
   virtual store::KeptSpace space(const std::string& job, std::uint64_t incarnation,
                                  std::uint64_t epoch) = 0;
-  /// The namespaces of earlier services that nobody has asked for may go.
+  /// Namespaces of earlier services that nobody has asked for may be dropped.
   virtual void forget_unclaimed() = 0;
   /// When records are durable; null: as soon as they are made.
   virtual store::Commits* commits() = 0;
@@ -85,11 +87,11 @@ class JobJournal {
   /// the deadline. Any thread, while the journal lives.
   virtual bool await_durable(std::uint64_t recorded, Clock::time_point deadline) = 0;
 
-  /// Begins a copy of all that is kept, under this name; backup() tells what becomes of it. The
-  /// reason where none can be begun now; empty: it was.
+  /// Begins a copy of the whole state under this name; backup() tells how it goes. Returns why none
+  /// can be begun now; empty: it has begun.
   virtual std::string back_up(const std::string& name) = 0;
   virtual BackupStatus backup() const = 0;
-  /// Nullopt where nothing outlives the process.
+  /// Nullopt if no state outlives the process.
   virtual std::optional<StateFigures> figures() const = 0;
 };
 
@@ -103,7 +105,7 @@ class MemoryJournal final : public JobJournal {
   void job_forgotten(const std::string& job) override;
   void drained(const std::string& job, const std::optional<std::string>& why) override;
   std::string refusal() const override { return {}; }
-  /// Another one for each service.
+  /// A new number for each service.
   std::uint64_t memory() const override;
   store::KeptSpace space(const std::string&, std::uint64_t, std::uint64_t) override { return {}; }
   void forget_unclaimed() override {}

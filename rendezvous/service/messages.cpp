@@ -13,7 +13,7 @@ namespace {
 using wire::integers;
 using wire::is;
 
-/// What an empty text takes.
+/// The bytes of an empty text.
 constexpr std::size_t text_bytes_min = sizeof(std::uint32_t);
 
 void addresses(auto& io, auto& list) {
@@ -113,7 +113,7 @@ void fields(auto& io, is<Leave> auto& m) {
 void fields(auto&, is<Heartbeat> auto&) {}
 constexpr std::size_t fact_bytes_min = 23;
 
-/// An age is a duration since no time at all.
+/// An age is encoded like a point in time, counted from zero.
 void age(auto& io, auto& when) {
   auto since = when.time_since_epoch();
   io.duration(since);

@@ -4,7 +4,7 @@
 #include "rendezvous/rounds/rounds.hpp"
 #include "runtime/store/protocol/wire.hpp"
 
-/// What an agent and the rendezvous say to each other, as frames of the native protocol on the
+/// The messages between an agent and the rendezvous, as frames of the native protocol on the
 /// agent's one connection (docs/wire.md). HELLO's session is rounds' Session. All are pushed
 /// (request 0) both ways; a sender repeats what the other side may have missed after a reconnect.
 /// Sessions do not travel in them: each connection has one.
@@ -15,7 +15,7 @@ constexpr std::size_t addresses_max = 64;
 constexpr std::size_t roster_max = 65'536;
 /// Runs of cores in one affinity mask.
 constexpr std::size_t core_ranges_max = 4096;
-/// What one node tells of its calls in one message.
+/// The limit of one node's calls in one message.
 constexpr std::size_t communicators_max = 64, calls_max = 64;
 
 /// Agent: its first message after WELCOME, and again after each reconnect.
@@ -26,7 +26,7 @@ struct Join {
   std::optional<Holding> holding;
   std::string version;  ///< Version of the program, for messages.
 };
-/// Agent: goes on purpose.
+/// Agent: it goes on purpose.
 struct Leave : rendezvous::Leave {
   static constexpr wire::Type type{97};
 };
@@ -63,8 +63,9 @@ struct CallsMade : rendezvous::CallsMade {
   static constexpr wire::Type type{108};
 };
 
-/// Agent, to a dlaunchd: what its ranks do now, whenever that has changed, for people to look at.
-/// From the first rank on, without those for which there is no room. Each replaces the one before.
+/// Agent, to a dlaunchd: what its ranks do now, for people to look at. Sent after changes; each
+/// replaces the one before. Starts with the first rank; ranks for which there is no room are left
+/// out.
 struct CallsNow {
   static constexpr wire::Type type{116};
   std::uint64_t epoch = 0;
@@ -81,7 +82,7 @@ struct Standby {
 
 // ---- What agents ask each other. The rendezvous forwards it without reading it. ----
 
-/// A question's and an answer's length; a node's questions that are open at one time.
+/// The limits of a question's and an answer's length, and of a node's open questions.
 constexpr std::size_t question_bytes_max = 64u << 10, answer_bytes_max = 8u << 20;
 constexpr std::size_t questions_max = 8;
 
@@ -109,12 +110,12 @@ struct Answer {
   std::uint64_t number = 0;  ///< That of Asked.
   Bytes answer;
 };
-/// Rendezvous: a node's answer, for the one that asked.
+/// Rendezvous: a node's answer, sent to the node that asked.
 struct Answered {
   static constexpr wire::Type type{112};
   static constexpr std::int32_t no_more = -1;
   std::uint64_t number = 0;  ///< That of Ask.
-  /// The rank of the answering node. no_more: those that have not answered will not.
+  /// The rank of the answering node. no_more: the remaining nodes will not answer.
   std::int32_t node = no_more;
   Bytes answer = {};
 };
@@ -149,14 +150,14 @@ struct Succession : rendezvous::Succession {
   static constexpr wire::Type type{115};
 };
 
-/// Ranges of ranks that one node tells to have left, and lines of one rank's stderr.
+/// The limits of ranges of ranks that one node reports as left, and of lines of one rank's stderr.
 constexpr std::size_t ranges_max = 4096, lines_max = 20;
 /// Bytes of one such line.
 constexpr std::size_t line_bytes_max = 512;
 
 WorkerFailed told(const rendezvous::WorkerFailed& how, Clock::time_point now);
 rendezvous::WorkerFailed heard(const WorkerFailed& how, Session from, Clock::time_point now);
-/// Facts that blame others are left out where there are too many.
+/// If there are too many facts, those that blame others are left out.
 WorkersEnded told(const rendezvous::WorkersEnded& how, Clock::time_point now);
 rendezvous::WorkersEnded heard(const WorkersEnded& how, Session from, Clock::time_point now);
 

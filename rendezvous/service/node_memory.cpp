@@ -18,9 +18,10 @@ namespace {
 using boost::asio::posix::stream_descriptor;
 using namespace std::chrono_literals;
 
-/// A lender is admitted at about the same time as we are. One that is slower stands still.
+/// How long a lender may take: it is admitted at about the same time as we are, so a slower one
+/// stands still.
 constexpr auto loan_timeout = 2s;
-/// For so long an agent that is admitted earlier than this one waits here.
+/// How long a guest, whose agent was admitted earlier than ours, may wait here.
 constexpr auto guest_timeout = 5s;
 constexpr auto accept_pause = 100ms;
 constexpr std::size_t guests_max = memory_parts_max;
@@ -41,7 +42,7 @@ MemoryDoor MemoryDoor::open() {
   return door;
 }
 
-/// One agent asks another for the memory of their epoch.
+/// An agent's request to another for the memory of their epoch.
 struct NodeMemory::Ask {
   std::uint64_t magic = ask_magic;
   std::uint64_t incarnation = 0;
@@ -50,7 +51,7 @@ struct NodeMemory::Ask {
   std::int32_t reserved = 0;
   Mac proof{};  ///< All zeros without a key.
 
-  /// By the epoch's key, for this lender alone.
+  /// The proof by the epoch's key, valid for this lender alone.
   Mac expected(const Key& key, const std::string& lender) const {
     Bytes said(as_bytes(lender).begin(), as_bytes(lender).end());
     const auto* const fields = reinterpret_cast<const std::byte*>(this);
@@ -86,7 +87,7 @@ NodeMemory::NodeMemory(boost::asio::io_context& io, MemoryDoor door, Warn warn)
 NodeMemory::~NodeMemory() { stop(); }
 
 void NodeMemory::stop() {
-  boost::system::error_code ignored;  // There is no more to be done with it.
+  boost::system::error_code ignored;  // Nothing more can be done about it.
   door_.close(ignored);
   pause_.cancel();
   guests_.clear();
@@ -150,10 +151,10 @@ void NodeMemory::serve(const std::shared_ptr<Guest>& guest) {
     make(true);
     if (epoch_.segment) send_descriptor(guest->socket.native_handle(), epoch_.segment->fd());
   }
-  drop(guest);  // A guest that got nothing sees the end of the connection.
+  drop(guest);  // A guest that gets nothing sees the connection end.
 }
 
-/// An epoch that has not begun here.
+/// The guest's epoch has not begun here.
 bool NodeMemory::is_early(const Ask& ask) const {
   return !epoch_.plan || ask.incarnation != epoch_.plan->incarnation ||
          ask.epoch > epoch_.plan->own.epoch;
@@ -244,7 +245,7 @@ void NodeMemory::take_loan() {
   tell_known();
 }
 
-/// The node has memory of its own then, and TCP to the others of its host.
+/// Goes on without common memory: the node has its own, and TCP to the other nodes of its host.
 void NodeMemory::do_without(const std::string& why) {
   warn_("the memory of this host's nodes: " + why, true);
   make(false);

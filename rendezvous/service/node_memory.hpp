@@ -30,8 +30,8 @@ struct MemoryDoor {
 struct MemoryPlan {
   std::uint64_t incarnation = 0;
   SegmentPlan own;           ///< For this node's ranks alone.
-  CommonMemory common = {};  ///< That which it is to share with other nodes.
-  /// The agents prove to each other's that they know it; nullopt: not asked for.
+  CommonMemory common = {};  ///< The memory to be shared with other nodes.
+  /// The key that agents prove to each other; nullopt: none is asked for.
   std::optional<Key> key = std::nullopt;
 };
 
@@ -40,7 +40,7 @@ struct MemoryPlan {
 /// wants it, since programs that do not link us need none. One thread: that of `io`.
 class NodeMemory {
  public:
-  /// Hears why there is no memory, or none in common with other nodes.
+  /// Hears why there is no memory, or none that other nodes share.
   using Warn = std::function<void(const std::string& why, bool is_common)>;
 
   NodeMemory(boost::asio::io_context& io, MemoryDoor door, Warn warn);

@@ -105,7 +105,7 @@ void Questions::forget(Place open) {
   open_.erase(open);
 }
 
-/// Sends on what the asker has room for, and ends the question when nothing more can come.
+/// Sends the answers that the asker has room for, and ends the question when no more can come.
 void Questions::settle(Place place, Sends& out) {
   Open& open = place->second;
   while (!open.held.empty()) {

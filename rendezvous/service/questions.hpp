@@ -14,15 +14,15 @@
 
 namespace dlaunch::rendezvous {
 
-/// The questions of one epoch's nodes to each other that are open. Pure: it reads no clock, and
-/// sends nothing itself.
+/// The open questions of one epoch's nodes to each other. Pure: it reads no clock, and sends
+/// nothing itself.
 class Questions {
  public:
   /// Open at one time; more are answered with no_more at once.
   static constexpr std::size_t open_max = 64;
-  /// Answers that their asker has not room for yet; what would be more is dropped.
+  /// The most answers that wait for room at their asker; more are dropped.
   static constexpr std::size_t held_bytes_max = 256u << 20;
-  /// Sent to an asker that has not said that it has taken them: one answer at least.
+  /// The most answers sent to an asker that it has not acknowledged; one at least.
   static constexpr std::size_t unread_bytes_max = 4u << 20;
   static constexpr Clock::duration patience_max = std::chrono::seconds(10);
 
@@ -40,7 +40,7 @@ class Questions {
   Sends taken(Session asker, const message::AnswerTaken& taken);
   /// This node is connected again: what it was asked may have been lost.
   Sends back(Session node) const;
-  /// Only these nodes still have a part in the epoch.
+  /// Keeps only these nodes, which still have a part in the epoch.
   Sends keep(const std::function<bool(Session)>& is_there);
   Sends tick(Clock::time_point now);
   std::optional<Clock::time_point> next_deadline() const;
@@ -51,9 +51,10 @@ class Questions {
     std::uint64_t number = 0;  ///< The asker's.
     Clock::time_point deadline;
     message::Asked asked;
-    Nodes waiting = {};  ///< Those that have not answered.
+    Nodes waiting = {};  ///< Nodes that have not answered.
     std::deque<message::Answered> held = {};
-    std::deque<std::size_t> unread = {};  ///< Lengths of answers that were sent and not taken.
+    /// Lengths of answers that were sent and not acknowledged.
+    std::deque<std::size_t> unread = {};
     std::size_t unread_bytes = 0;
   };
   using Place = std::map<std::uint64_t, Open>::iterator;

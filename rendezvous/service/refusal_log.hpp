@@ -11,20 +11,20 @@
 
 namespace dlaunch::rendezvous {
 
-/// Strangers who are refused shall not fill the log: of each kind the first refusal is told, and
-/// then no more than one line in `period`, with the last refusal and how many there were. Pure.
+/// Keeps refused strangers from filling the log. The first refusal of each kind gets a line; after
+/// it there is one line in each `period` at most, with the last refusal and their number. Pure.
 class RefusalLog {
  public:
   static constexpr Clock::duration period = std::chrono::seconds(60);
   using Tell = std::function<void(std::string sentence)>;
   using Counts = std::array<std::uint64_t, store::refusal_kinds>;
 
-  /// One more; `tell` is called at once if its kind has been quiet.
+  /// Adds a refusal; calls `tell` at once if its kind has been quiet.
   void add(store::RefusalKind kind, std::string sentence, Clock::time_point now, const Tell& tell);
-  /// Tells what has waited for its period's end.
+  /// Tells of refusals whose period has ended.
   void tick(Clock::time_point now, const Tell& tell);
   std::optional<Clock::time_point> next_deadline() const;
-  /// All that there were, by kind.
+  /// The total number, by kind.
   const Counts& counts() const { return counts_; }
 
  private:

@@ -15,7 +15,7 @@
 namespace dlaunch::rendezvous {
 namespace {
 
-/// A roster names everybody, in one frame.
+/// A roster names every node in one frame.
 constexpr std::size_t roster_bytes_max = wire::frame_bytes_max - (64u << 10);
 
 /// The bytes that an offer takes in a roster.
@@ -132,9 +132,9 @@ std::optional<store::Host::Refusal> Service::State::objection(const wire::Hello&
 void Service::State::on_message(store::ConnectionId who, const wire::FrameHeader& header,
                                 BytesView payload) {
   const auto found = callers.find(who);
-  if (found == callers.end()) return;  // It is being let go.
+  if (found == callers.end()) return;  // The caller is being let go.
   const auto began_at = Clock::now();
-  // By value: what is done may end it.
+  // Copied, since the action may end the caller.
   const Caller caller = found->second;
   dispatch(who, caller, header.type, payload);
   arm();
@@ -164,7 +164,8 @@ void Service::State::dispatch(store::ConnectionId who, const Caller& caller, wir
   const Session session = caller.session;
   if (job == nullptr || !caller.joined || !job->members.contains(session)) return;
   const auto now = Clock::now();
-  // The rounds know by it that the node was heard of; told again later, it would count from then.
+  // The event itself tells the rounds that the node was heard; telling them again later would count
+  // from then.
   const auto take = [&](auto event) {
     event.session = session;
     job->members[session].heard = now;
@@ -226,7 +227,7 @@ void Service::State::gone(Job& job, Session session, store::ConnectionId who, bo
   if (member == job.members.end() || member->second.connection != who) return;
   member->second.connection = 0;
   job.deserted = Clock::now();
-  if (job.finished) return;  // It has done what it came for.
+  if (job.finished) return;  // The job is over.
   // A node that has no place in the epoch has nothing to come back to: it joins anew.
   if (goodbye || job.epoch == 0 || member->second.epoch != job.epoch) job.members.erase(member);
   const auto now = Clock::now();
@@ -243,7 +244,7 @@ void Service::State::join(store::ConnectionId who, message::Join message) {
   const Session session = callers[who].session;
   const std::string name = callers[who].job;
   Job* job = find(name);
-  // It was cut off for so long that it was given up.
+  // The node was cut off for so long that it was given up.
   const bool missed_the_end =
       job != nullptr && message.holding && job->rounds.has_had(message.holding->incarnation);
   if (job != nullptr && job->finished &&
@@ -352,7 +353,7 @@ Job& Service::State::open_job(const std::string& name, const message::Join& mess
     jobs.erase(name);
   }
   const std::uint64_t incarnation = incarnation_max = new_incarnation(incarnation_max);
-  // Nothing that was since counts where it began before this service did.
+  // If the incarnation began before this service did, later numbers do not count.
   std::optional<std::string> drained;
   if (message.holding && message.holding->incarnation < incarnation_first) {
     const JobRecord* const before = find_before(name);
@@ -360,7 +361,7 @@ Job& Service::State::open_job(const std::string& name, const message::Join& mess
     if (before != nullptr) drained = before->drained;
   }
   forget_some();
-  // To a rendezvous that a node hosts none comes back: without that node the job is over.
+  // No nodes come back to a rendezvous that a node hosts: without that node the job is over.
   const auto return_by = rules.only_job.empty()
                              ? deadline_after(message.rules.liveness.returns_within(), began)
                              : Clock::time_point::min();

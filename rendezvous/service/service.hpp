@@ -22,10 +22,10 @@ namespace dlaunch::rendezvous {
 
 /// The limits of a service.
 struct ServiceRules {
-  /// The endpoint is the job: agents name none and are given this one. Empty: many jobs, and every
-  /// agent has to name its own.
+  /// The only job of this endpoint, for agents that name none. Empty: there are many jobs, and
+  /// every agent has to name its own.
   std::string only_job;
-  /// The only job has been at work at another node, which is lost, and goes on here.
+  /// Set if the only job was hosted by another node, which is lost, and goes on here.
   std::optional<Takeover> taken_over = std::nullopt;
   std::size_t jobs_max = 1024;
   int nodes_per_job_max = 20'000;
@@ -34,23 +34,22 @@ struct ServiceRules {
   std::size_t connections_per_job_max = ~std::size_t{0};
   /// The longest lease, join timeout and the like that a node may ask for.
   Clock::duration asked_time_max = Clock::duration::max();
-  /// A job to which nobody has been connected for so long gives its place to another, where there
-  /// are jobs_max.
+  /// If there are jobs_max jobs, one to which nobody has been connected for so long gives its place
+  /// to another.
   Clock::duration deserted_max = std::chrono::seconds(30);
   /// How long a finished job is remembered, for nodes that come late and for the status page.
   Clock::duration remember = std::chrono::minutes(10);
 };
 
-/// A line for the log: what happened to which job, as a sentence.
+/// A line for the log: a sentence about an event of a job.
 struct LogLine {
   enum class Level { debug, info, warning, error };
-  /// What kind of step in a job's life this is; `other` is none.
-  /// `action` is an operator's.
+  /// The kind of step in a job's life; `other` is none. `action` stands for an operator's action.
   enum class Event { other, standing, epoch, stopping, lost, evicted, refused, finished, action };
   Level level = Level::info;
   std::string job;
   std::string sentence;
-  bool told = false;  ///< The job's nodes hear of it, too.
+  bool told = false;  ///< Whether the job's nodes hear of it, too.
   Event event = Event::other;
   std::uint64_t epoch = 0;  ///< The job's at that time; 0: none yet, or the line concerns no job.
   int attempt = 0;          ///< Likewise.
@@ -63,7 +62,7 @@ struct NamedJobStatus {
   std::size_t keys = 0;
   std::size_t bytes = 0;
   std::optional<Finish> finish = std::nullopt;  ///< Set once the job is over.
-  /// What nodes of the epoch have told of their ranks' calls, in no order.
+  /// The reports of the epoch's nodes about their ranks' calls, in no order.
   std::vector<NodeCalls> calls = {};
 };
 
@@ -76,7 +75,7 @@ struct Totals {
   std::uint64_t evictions = 0;     ///< Nodes that were given up while they were silent.
   std::uint64_t refusals = 0;      ///< Nodes that were turned away.
   std::uint64_t never_joined = 0;  ///< Connections that were closed because they joined nothing.
-  /// What counts against the memory budget, and that budget; 0: there is none.
+  /// The bytes that count against the memory budget, and the budget; 0: there is none.
   std::size_t memory_used = 0, memory_max = 0;
   std::uint64_t memory_refusals = 0;  ///< Requests for which there was no room.
   std::uint64_t actions_done = 0;     ///< Operators' actions that were carried out.
@@ -104,7 +103,7 @@ class Service {
               std::optional<SocketAccess> access = std::nullopt);
   /// Serves a connected socket: that of the hosting agent itself.
   void adopt(unique_fd connected);
-  /// For what shares the port: PyTorch's store in static mode.
+  /// The server, for PyTorch's store, which shares its port in static mode.
   store::Server& server();
 
   std::vector<NamedJobStatus> jobs() const;
@@ -122,9 +121,9 @@ class Service {
   ActionOutcome act(const Action& action);
   /// Whether no new job is taken.
   bool draining() const;
-  /// By whom and why that is so since an earlier service; nullopt: it is not.
+  /// The operator and reason, if that is so since an earlier service; nullopt: it is not.
   const std::optional<std::string>& drained_before() const;
-  /// No unfinished job, and no agent is connected.
+  /// Whether there is no unfinished job and no agent is connected.
   bool idle() const;
   /// Takes no new job and calls `when_idle` when none is left; its agents then have `farewell` to
   /// hear of it, and to go.

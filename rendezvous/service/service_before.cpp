@@ -7,8 +7,8 @@
 namespace dlaunch::rendezvous {
 namespace {
 
-/// How long it is known what jobs were before a restart, and their keys are kept, when none of
-/// their nodes has come back.
+/// How long records and keys of jobs from before a restart are kept if none of their nodes comes
+/// back.
 constexpr auto before_max = std::chrono::minutes(10);
 
 }  // namespace
@@ -29,7 +29,8 @@ const JobRecord* Service::State::find_before(std::string_view name) const {
   return found == known_before.end() ? nullptr : &found->second;
 }
 
-/// An id that was in use stays in use: its nodes may need a few seconds to notice the restart.
+/// Lets a newcomer to a job from before the restart wait: the job's own nodes may need a few
+/// seconds to notice the restart.
 bool Service::State::came_after_restart(store::ConnectionId who, const std::string& name,
                                         message::Join& join) {
   const JobRecord* record = find_before(name);
@@ -50,7 +51,7 @@ bool Service::State::came_after_restart(store::ConnectionId who, const std::stri
                           "the rendezvous was started again, and waits for the nodes of the job "
                           "that runs under this id"};
   tell(who, message::Standing{standing});
-  // One a connection: what it says again takes the place of what it said.
+  // One entry for each connection; a later message replaces an earlier one.
   std::erase_if(early, [&](const Early& each) { return each.connection == who; });
   early.push_back({who, name, std::move(join), std::min(until, forget_before)});
   return true;
@@ -68,7 +69,7 @@ void Service::State::call_early(const std::function<bool(const Early&)>& which) 
     return true;
   });
   for (Early& each : called) {
-    // It may have gone meanwhile.
+    // The connection may have gone meanwhile.
     if (callers.contains(each.connection)) join(each.connection, std::move(each.join));
   }
 }

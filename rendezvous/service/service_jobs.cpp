@@ -11,8 +11,8 @@
 namespace dlaunch::rendezvous {
 namespace {
 
-/// A barrier or all_gather has as many contributors as the world has ranks; in a small world, where
-/// they cost little, a program may have others, as threads of its ranks.
+/// The least limit of contributors to a barrier or all_gather. Usually there are as many as ranks;
+/// in a small world, where they cost little, a program may have more, such as threads of its ranks.
 constexpr int contributors_least = 4096;
 
 }  // namespace
@@ -30,7 +30,7 @@ void Service::State::step(Job& job, const Event& event, Clock::time_point now) {
     std::visit([&](const auto& what) { apply(job, what); }, effect);
   }
   if (job.epoch != before) {
-    // Those that were lost on the way here do not come back.
+    // Nodes that were lost before this epoch do not come back.
     erase_if(job.members, [&](const auto& entry) {
       return entry.second.connection == 0 && entry.second.epoch != job.epoch;
     });
@@ -46,9 +46,9 @@ bool Service::State::is_deserted(const Job& job) {
   });
 }
 
-/// Nobody is there, and nobody is waited for, or nobody has anything to come back to: the rounds
-/// would wait for ever, or for as long as a node has asked for. The next to come begins anew, with
-/// rules of its own.
+/// Ends a job that has no connected node if none is waited for, or none has a reason to come back.
+/// Otherwise the rounds would wait for ever, or for as long as a node once asked for. The next node
+/// to come begins a new job with its own rules.
 void Service::State::end_if_deserted(Job& job) {
   const bool never_began = job.epoch == 0 && rules.only_job.empty();
   if (!is_deserted(job) || (job.rounds.next_deadline() && !never_began)) return;
@@ -85,7 +85,7 @@ void Service::State::apply(Job& job, const Admit& effect) {
   }
   member->second.epoch = admission.epoch;
   member->second.node_rank = admission.node_rank;
-  // One that is not connected now is seated when it comes back.
+  // A member that is not connected now is seated when it comes back.
   if (member->second.connection != 0) server.seat(member->second.connection, job.space);
   tell(member->second.connection,
        message::Admitted{{!rules.only_job.empty(), admission, job.host}});
@@ -108,7 +108,8 @@ void Service::State::begin_epoch(Job& job, std::uint64_t epoch, int world_size) 
   for (auto& [session, member] : job.members) member.calls = {};
 }
 
-/// Its ranks are lost with it, which nobody will be there to tell.
+/// The place of the node that hosts. If it is lost nobody can report its ranks lost, so the others
+/// have to know them.
 std::optional<HostPlace> Service::State::place_of_host(const Job& job) const {
   const auto member = std::ranges::find_if(job.members, [this](const auto& entry) {
     return own_agent != 0 && entry.second.connection == own_agent;
@@ -189,7 +190,7 @@ void Service::State::apply(Job& job, const Finish& effect) {
   tell_all(job, *job.finished, [](Session, const Member&) { return true; });
   server.drop_space(job.space, "the job is over: " + effect.sentence);
   job.space = store::no_space;
-  // A node that was lost in silence is told as well, but not waited for.
+  // A node that was lost in silence is told, too, but not waited for.
   for (const auto& [session, member] : job.members) {
     if (!job.rounds.knows(session)) joined(member.connection, false);
   }
@@ -203,7 +204,7 @@ void Service::State::note(LogLine::Level level, LogLine::Event event, const Job&
 
 // ---- The successors of this node as the host ----
 
-/// Each of the first few that are ready is told to all, and no more than these.
+/// All nodes are told of the first few nodes that are ready.
 void Service::State::hear(Job& job, Session from, const message::Standby& standby) {
   if (rules.only_job.empty()) return;
   const auto now = Clock::now();
@@ -358,7 +359,7 @@ void Service::State::arm_at(Clock::time_point when) {
     self->armed = Clock::time_point::max();
     try {
       self->on_time();
-    } catch (const std::exception& failure) {  // For want of memory, say, which may pass.
+    } catch (const std::exception& failure) {  // Memory may be short, say, which may pass.
       if (self->log) {
         self->log(
             {LogLine::Level::error, "", std::string("keeping time failed: ") + failure.what()});

@@ -5,15 +5,14 @@
 #include <string>
 #include <utility>
 
-/// What a service bears of its connections, and which of them have to go.
+/// The limits of a service's connections, and the choice of those that have to go.
 namespace dlaunch::rendezvous {
 namespace {
 
-/// How long an agent may take to join, and after how long it makes room for another where there is
-/// none.
+/// How long an agent may take to join; and after how long it has to make room for another.
 constexpr auto join_by = std::chrono::seconds(10);
 constexpr auto joins_slowly = std::chrono::milliseconds(500);
-/// How long a tool, which joins nothing, may say nothing.
+/// How long a tool, which joins nothing, may be silent.
 constexpr auto visit_silent_max = std::chrono::seconds(60);
 
 }  // namespace

@@ -22,15 +22,14 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
 
-/// The inside of Service, for the files that implement it and nobody else: service.cpp hears
-/// connections and turns what they say into events, service_jobs.cpp carries out the effects and
-/// keeps time, service_limits.cpp knows which connections have to go, service_status.cpp shows what
-/// there is.
+/// The inside of Service, for the files that implement it and nobody else: service.cpp turns
+/// messages of connections into events, service_jobs.cpp carries out the effects and keeps time,
+/// service_limits.cpp chooses the connections that have to go, service_status.cpp shows the state.
 namespace dlaunch::rendezvous {
 
-/// What an agent has told last of its ranks' calls.
+/// An agent's last report about its ranks' calls.
 struct CallsKnown {
-  std::shared_ptr<const std::vector<RankCalls>> calls;  ///< Null: nothing, in this epoch.
+  std::shared_ptr<const std::vector<RankCalls>> calls;  ///< Null: none in this epoch.
   Clock::time_point told;
   store::MemoryCharge charge;  ///< What the memory budget counts of it.
 };
@@ -42,8 +41,8 @@ struct Member {
   int workers = 0;
   std::uint64_t epoch = 0;  ///< The last one it was admitted to.
   int node_rank = 0;        ///< In that epoch.
-  bool evicted = false;     ///< And is to join anew.
-  Clock::time_point heard;  ///< As far as the rounds were told.
+  bool evicted = false;     ///< It was given up, and is to join anew.
+  Clock::time_point heard;  ///< When it was last heard, as the rounds know it.
   CallsKnown calls;
 };
 
@@ -52,21 +51,23 @@ struct Job {
   std::uint64_t incarnation = 0;
   Rounds rounds;
   FlatMap<Session, Member> members;
-  std::uint64_t key = 0;    ///< That which its nodes prove; 0: none.
+  std::uint64_t key = 0;    ///< The number of the key that its nodes prove; 0: none.
   std::uint64_t epoch = 0;  ///< That of `space`; 0: none yet.
   int world_size = 0;
   int attempt = 0;
   store::SpaceId space = store::no_space;
-  Questions questions;                    ///< Those of the epoch.
-  std::uint64_t stopping = 0;             ///< The epoch that is known to be stopping, for the log.
-  std::optional<HostPlace> host;          ///< The place of the agent in whose process this is.
-  std::map<int, std::string> successors;  ///< Where nodes of the epoch would host, by node rank.
-  /// It was being drained when an earlier service ended, and is again once its nodes come back.
+  Questions questions;            ///< Those of the epoch.
+  std::uint64_t stopping = 0;     ///< The epoch that is stopping, for the log.
+  std::optional<HostPlace> host;  ///< The place of the agent in whose process this is.
+  /// Addresses at which nodes of the epoch would host, by node rank.
+  std::map<int, std::string> successors;
+  /// Set if it was being drained when an earlier service ended; it is drained again once its nodes
+  /// come back.
   std::optional<std::string> drained_before;
 
   Clock::time_point deserted;  ///< When the last connection was lost.
   std::optional<message::Finished> finished;
-  Clock::time_point forget;                    ///< When it is finished.
+  Clock::time_point forget;                    ///< When a finished job is forgotten.
   std::optional<Clock::time_point> scheduled;  ///< As in State::deadlines.
 };
 
@@ -91,15 +92,15 @@ struct Service::State final : store::Host, std::enable_shared_from_this<State> {
 
   void on_slow_reader(store::ConnectionId who, const std::string& peer);
   void on_failed(store::ConnectionId who, const std::string& sentence);
-  /// Counts and logs that somebody was sent away before they were let in.
+  /// Counts and logs a connection that was turned away.
   void on_refused(store::RefusalKind kind, std::string sentence);
   RefusalLog::Tell warn() const;
-  /// The connection is to join a job in time, or is a tool's, which is to go on saying something.
+  /// Watches a connection: it has to join a job in time, or, a tool's, must not fall silent.
   void expect(store::ConnectionId who, bool to_join);
   void gone(Job& job, Session session, store::ConnectionId who, bool goodbye);
   std::optional<Refusal> objection(const wire::Hello& hello, const std::string& job) const;
   bool is_crowded(const std::string& job) const;
-  /// Why no node may ask for such times; empty: it may.
+  /// Why a node may not ask for such times; empty: it may.
   std::string objection(const JobRules& asked) const;
   /// The connection that has been here longest without joining, if it has had the time to; 0: none.
   store::ConnectionId stranger_to_go(Clock::time_point now);
@@ -125,8 +126,8 @@ struct Service::State final : store::Host, std::enable_shared_from_this<State> {
   void load_before();
   /// Null: none of that name is known, or it has been opened since.
   const JobRecord* find_before(std::string_view name) const;
-  /// True where the node is told that its job has ended, or that it has to wait for those that have
-  /// a place in it.
+  /// True if the node was told that its job has ended, or that it has to wait for the nodes that
+  /// have a place in it.
   bool came_after_restart(store::ConnectionId who, const std::string& name, message::Join& join);
   bool is_early(store::ConnectionId who) const;
   /// A node that came to a job of an earlier service before those that have a place in it.
@@ -153,7 +154,7 @@ struct Service::State final : store::Host, std::enable_shared_from_this<State> {
   void apply(Job& job, const Finish& effect);
   static bool is_deserted(const Job& job);
   void end_if_deserted(Job& job);
-  /// Gives the place of the job that was deserted first to another, if there is no place left.
+  /// If no place is left, gives the place of the job that was deserted first to another.
   void make_place(Clock::time_point now);
   void begin_epoch(Job& job, std::uint64_t epoch, int world_size);
   std::optional<HostPlace> place_of_host(const Job& job) const;
@@ -184,7 +185,7 @@ struct Service::State final : store::Host, std::enable_shared_from_this<State> {
   void hear(Job& job, Session from, message::Answer answer);
   void hear(Job& job, Session asker, const message::AnswerTaken& taken);
   void send(const Job& job, const Questions::Sends& sends);
-  /// Nobody waits for those who are no longer part of the epoch.
+  /// Ends questions to nodes that are no longer part of the epoch.
   void forget_departed(Job& job);
 
   template <class Message>
@@ -194,7 +195,7 @@ struct Service::State final : store::Host, std::enable_shared_from_this<State> {
     message::encode(payload, message);
     server.push(to, Message::type, payload);
   }
-  /// To every connected member that `wanted` names.
+  /// Sends to every connected member for which `wanted` holds.
   template <class Message, class Wanted>
   void tell_all(const Job& job, const Message& message, Wanted wanted) {
     Bytes payload;
@@ -208,13 +209,13 @@ struct Service::State final : store::Host, std::enable_shared_from_this<State> {
 
   // ---- Time ----
 
-  /// Tells the rounds who was heard since they were last told, and when: an agent that says much
-  /// sends no heartbeats.
+  /// Tells the rounds which agents were heard meanwhile, and when: a busy agent sends no
+  /// heartbeats.
   void refresh(Job& job);
   /// Brings deadlines up to date with this job.
   void schedule(Job& job);
   void forget(Job& job);
-  /// Finished jobs have a limit, too.
+  /// Forgets some finished jobs if there are too many.
   void forget_some();
   /// Closes connections that have not joined in time, and tools that say nothing any more.
   void close_strangers(Clock::time_point now);
@@ -228,12 +229,12 @@ struct Service::State final : store::Host, std::enable_shared_from_this<State> {
   ServiceRules rules;
   const Log log;
   JobJournal* const journal;   ///< Null: nothing is kept.
-  const std::uint64_t memory;  ///< Names what is kept here; another one after each start.
+  const std::uint64_t memory;  ///< Stands for the state kept here; a new number after each start.
   store::Server server;
   boost::asio::steady_timer timer;
   Clock::time_point armed = Clock::time_point::max();  ///< When the timer goes off.
 
-  std::map<std::string, Job, std::less<>> jobs;  ///< Ordered, so that they stay where they are.
+  std::map<std::string, Job, std::less<>> jobs;  ///< A std::map, so that jobs stay in place.
   FlatMap<store::ConnectionId, Caller> callers;
   FlatMap<Session, store::ConnectionId> connected;
   std::size_t agents = 0;             ///< Callers that have joined.
@@ -242,10 +243,10 @@ struct Service::State final : store::Host, std::enable_shared_from_this<State> {
   FlatMap<std::string, std::size_t> connections_of;  ///< Callers of each job.
   /// When agents have to have joined, and when tools have been silent for too long.
   std::deque<std::pair<Clock::time_point, store::ConnectionId>> unjoined, visitors;
-  /// The highest of forgotten jobs, and of those before this service: later ones are higher.
+  /// The highest numbers of forgotten jobs and of jobs before this service; later ones are higher.
   std::uint64_t epoch_max = 0, incarnation_max = 0;
-  std::uint64_t epoch_before = 0;       ///< The last that is known of before this service.
-  std::uint64_t incarnation_first = 0;  ///< No job of before this service has this one or a higher.
+  std::uint64_t epoch_before = 0;       ///< The highest known from before this service.
+  std::uint64_t incarnation_first = 0;  ///< Jobs from before this service have lower ones.
   const Clock::time_point began;        ///< When it was started.
   /// The jobs of earlier services that have not been opened since, and until when they are known.
   std::map<std::string, JobRecord, std::less<>> known_before;
@@ -255,10 +256,10 @@ struct Service::State final : store::Host, std::enable_shared_from_this<State> {
   RefusalLog refusals;
   Histogram message_times;
   bool draining = false;
-  std::optional<std::string> drained_before;  ///< By an operator, before this service.
+  std::optional<std::string> drained_before;  ///< An operator's drain from before this service.
   boost::asio::steady_timer farewell_timer;
   Clock::duration farewell_max{};
-  bool farewell = false;  ///< No job runs any more; the agents may hear so, and go.
+  bool farewell = false;  ///< No job runs any more; agents are told, and go.
   std::function<void()> when_idle;
   bool stopped = false;
 };

@@ -9,8 +9,8 @@
 
 namespace dlaunch::rendezvous {
 
-/// As the rounds know it, save that an agent that says much sends no heartbeats: what the server
-/// has heard since counts, too. Reads only, so that looking at a job costs it no step.
+/// The rounds' status, with later signs of life that only the server has seen, since a busy agent
+/// sends no heartbeats. It only reads, so that a look at a job takes no step of its rounds.
 NamedJobStatus Service::State::status_of(const Job& job) const {
   const auto usage = server.usage(job.space);
   NamedJobStatus line{job.name, job.incarnation, job.rounds.status(), usage.keys, usage.bytes};
@@ -27,7 +27,7 @@ NamedJobStatus Service::State::status_of(const Job& job) const {
   FlatMap<std::string_view, Heard> heard;
   heard.reserve(job.members.size());
   for (const auto& [session, member] : job.members) {
-    // A node that was started again has two sessions for a while.
+    // A node that was started again has two sessions for a time.
     Heard& node = heard[member.node];
     node.last = std::max(node.last, server.last_heard(member.connection).value_or(node.last));
     if (member.calls.calls != nullptr && member.epoch == job.epoch) node.calls = &member.calls;
@@ -44,8 +44,8 @@ NamedJobStatus Service::State::status_of(const Job& job) const {
   return line;
 }
 
-/// Only its own job's pages show what a node tells; of ranks that it does not have nothing is kept,
-/// and nothing at all where there is no room.
+/// Keeps a node's report for its own job's pages. Ranks that the node does not have are dropped,
+/// and the whole report if there is no room.
 void Service::State::hear(Job& job, Session from, message::CallsNow told) {
   if (told.epoch != job.epoch || !is_of_epoch(job, from)) return;
   Member& member = job.members[from];

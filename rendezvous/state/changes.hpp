@@ -9,7 +9,8 @@
 #include <string>
 #include <variant>
 
-/// What is recorded, each a value: made on the loop that serves, written down elsewhere.
+/// The changes that are recorded, each a value: made on the loop that serves, written by another
+/// thread.
 namespace dlaunch::rendezvous::change {
 
 /// The number of a namespace in the state file; never used again there.

@@ -12,7 +12,7 @@ bool Reserve::take() {
   const unique_fd file(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!file) return false;
   if (::posix_fallocate(file.get(), 0, bytes) == 0) return true;
-  // What it got so far would be missed.
+  // A part of the room would be missed elsewhere.
   give_up();
   return false;
 }

@@ -4,9 +4,9 @@
 
 namespace dlaunch::rendezvous {
 
-/// Room on the disk of a state file, held by a file beside it. When the disk is full it is given
-/// up, so that what is carried out already can still be written down, and only what comes after is
-/// refused.
+/// Reserved room on the disk of a state file: a file beside it. When the disk is full the reserve
+/// is given up, so that changes that are already carried out can still be written, and only later
+/// ones are refused.
 class Reserve {
  public:
   /// As much as two batches of the writer may take.
@@ -14,7 +14,7 @@ class Reserve {
 
   explicit Reserve(const std::string& state_file) : path_(state_file + "-reserve") {}
 
-  /// True where the room is there, taken now or before.
+  /// True if the room is reserved, now or before.
   bool take();
   void give_up();
 

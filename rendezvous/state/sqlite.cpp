@@ -143,7 +143,7 @@ PageCopy::PageCopy(Connection& from, Connection& to)
   if (!copy_) throw Failure(into_);
 }
 
-/// The code is not the connection's: an error of either file is told here.
+/// The backup's own code, not the connection's: it reports errors of either file.
 bool PageCopy::step(int pages) {
   const int code = sqlite3_backup_step(copy_.get(), pages);
   if (code == SQLITE_OK) return false;

@@ -13,13 +13,13 @@ struct sqlite3;
 struct sqlite3_backup;
 struct sqlite3_stmt;
 
-/// As much of SQLite as the state file needs. One thread at a time.
+/// A thin layer over SQLite for the state file. One thread at a time.
 namespace dlaunch::rendezvous::sqlite {
 
-/// What SQLite would not do. Caught within this folder, where it becomes an Error or an answer.
+/// A failure of SQLite. Caught within this folder, where it becomes an Error or an answer.
 class Failure : public std::runtime_error {
  public:
-  /// What the connection says of its last call.
+  /// The connection's message about its last call.
   explicit Failure(sqlite3* connection);
   Failure(int code, const std::string& text, int system = 0);
 
@@ -38,7 +38,7 @@ class Statement {
   Statement() = default;
   Statement(sqlite3* connection, std::string_view sql);
 
-  /// Binds all parameters in their order, then runs: true where there is a row. What is bound is
+  /// Binds all parameters in their order, then runs: true where there is a row. Parameters are
   /// borrowed until the next call of run() or done().
   template <class... Values>
   bool run(const Values&... values) {
@@ -48,7 +48,7 @@ class Statement {
     return next();
   }
   bool next();
-  /// Lets go of what it read and of what was bound. run() of what returns no row does it itself.
+  /// Releases the row and the parameters. A run() without a row does so itself.
   void done();
 
   std::int64_t integer(int column) const;
@@ -76,7 +76,7 @@ class Statement {
   std::unique_ptr<sqlite3_stmt, Finalize> statement_;
 };
 
-/// A connection to a file that nobody else has one to.
+/// The only connection to a file.
 class Connection {
  public:
   enum class Mode { create, existing };
@@ -87,8 +87,8 @@ class Connection {
   std::optional<std::string> ask(const std::string& sql);
   Statement prepare(std::string_view sql) { return {connection_.get(), sql}; }
   bool in_transaction() const;
-  /// How many pages the log had after the last commit. Nobody moves them to the file but
-  /// checkpoint(): SQLite does it by itself otherwise, and says nothing where that fails.
+  /// How many pages the log had after the last commit. Only checkpoint() moves them to the file:
+  /// SQLite would otherwise do it by itself, and not report a failure.
   int log_pages() const { return *log_pages_; }
   void checkpoint();
   sqlite3* get() const { return connection_.get(); }
@@ -101,8 +101,8 @@ class Connection {
   std::unique_ptr<sqlite3, Close> connection_;
 };
 
-/// All pages of one file, copied to another that is empty, some at a time. What the first
-/// connection writes meanwhile is copied, too. Both connections outlive it.
+/// Copies all pages of one file to an empty one, some at a time, including those that the first
+/// connection writes meanwhile. Both connections outlive it.
 class PageCopy {
  public:
   PageCopy(Connection& from, Connection& to);

@@ -23,7 +23,7 @@ StatePlace::Wrote SqlitePlace::write(std::span<const Change> changes) {
   if (file_.write(changes) == StateFile::Wrote::all) return Wrote::all;
   full_ = true;
   reserve_.give_up();
-  // There may be room for these now.
+  // There may be room now.
   return file_.write(changes) == StateFile::Wrote::all ? Wrote::all : Wrote::not_now;
 }
 
@@ -39,8 +39,8 @@ StatePlace::Obstacle SqlitePlace::obstacle() const {
       "there is room again for " + file_.path()};
 }
 
-/// A folder of the file's own: no name there is one of SQLite's files, and the daemon that has the
-/// file locked is the only one that writes there.
+/// The backups' own folder: none of SQLite's files has a name there, and only the daemon that has
+/// the file locked writes there.
 std::unique_ptr<Backup> SqlitePlace::back_up(const std::string& name) {
   const std::string folder = file_.path() + "-backups";
   if (::mkdir(folder.c_str(), S_IRWXU) != 0 && errno != EEXIST) {

@@ -11,8 +11,8 @@
 
 namespace dlaunch::rendezvous {
 
-/// A state file, with room in reserve. A full disk is waited out: what is under way is written in
-/// the room that was kept, and obstacle() says meanwhile that no more shall come.
+/// A state file with room in reserve. A full disk is waited out: changes under way are written into
+/// the reserve, and obstacle() says meanwhile that no more should come.
 class SqlitePlace final : public StatePlace {
  public:
   explicit SqlitePlace(StateFile file);
@@ -29,7 +29,7 @@ class SqlitePlace final : public StatePlace {
  private:
   StateFile file_;
   Reserve reserve_;
-  bool full_ = false;  ///< The disk, or as good as that.
+  bool full_ = false;  ///< The disk is full, or nearly.
 };
 
 }  // namespace dlaunch::rendezvous

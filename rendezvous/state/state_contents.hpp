@@ -11,7 +11,7 @@
 
 namespace dlaunch::rendezvous {
 
-/// Which namespace it is: that of one epoch of a job.
+/// Names a namespace: that of one epoch of a job.
 struct SpaceName {
   std::string job;
   std::uint64_t incarnation = 0;
@@ -20,7 +20,7 @@ struct SpaceName {
   auto operator<=>(const SpaceName&) const = default;
 };
 
-/// All that is kept over a restart.
+/// The whole state that is kept over a restart.
 struct StateContents {
   struct Space {
     change::Space number = 0;

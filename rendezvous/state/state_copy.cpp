@@ -15,10 +15,10 @@
 namespace dlaunch::rendezvous {
 namespace {
 
-/// A step writes 1 MiB: changes wait no longer than that takes.
+/// Pages of a step: 1 MiB, so that changes do not wait longer than that takes.
 constexpr int pages_a_step = 256;
-/// So much is left to the system to write at its leisure. A disk that has to take all at the end
-/// would keep the state's own syncs waiting.
+/// How much may be unsynced: a disk that had to take everything at the end would delay the state's
+/// own syncs.
 constexpr std::uint64_t unsynced_bytes_max = 16u << 20;
 
 Error cannot_write(const std::string& path, const std::string& why) {
@@ -32,8 +32,8 @@ void require_absent(const std::string& path) {
   }
 }
 
-/// The copy is made over the connection that the state file has: a second one to it could lose what
-/// is checkpointed, and would not see what an exclusive lock keeps from it.
+/// The copy uses the state file's own connection: a second one could lose checkpointed pages, and
+/// could not get past the exclusive lock.
 class FileCopy final : public Backup {
  public:
   FileCopy(sqlite::Connection& from, std::string path, std::string part)
@@ -48,7 +48,8 @@ class FileCopy final : public Backup {
     try {
       into_.emplace(part_, sqlite::Connection::Mode::existing);
       into_->execute("PRAGMA locking_mode=EXCLUSIVE");
-      // Half a copy is thrown away, and a whole one is synced below.
+      // SQLite need not sync: an incomplete copy is thrown away, and a complete one is synced
+      // below.
       into_->execute("PRAGMA journal_mode=OFF");
       into_->execute("PRAGMA synchronous=OFF");
       copy_.emplace(from, *into_);
@@ -94,7 +95,7 @@ class FileCopy final : public Backup {
     into_->execute("PRAGMA journal_mode=DELETE");
     into_.reset();
   }
-  /// It has its name once it is safe, and replaces nothing that came there meanwhile.
+  /// The copy gets its name once it is safe, and replaces no file that came there meanwhile.
   void publish() {
     sync();
     if (::link(part_.c_str(), path_.c_str()) != 0) {
@@ -111,7 +112,7 @@ class FileCopy final : public Backup {
   void sync() const {
     if (::fsync(file_.get()) != 0) throw cannot_write(part_, errno_text(errno));
   }
-  /// Of this one, or of one that was interrupted.
+  /// Remains of this copy, or of an interrupted one.
   void clear() const {
     ::unlink(part_.c_str());
     ::unlink((part_ + "-journal").c_str());

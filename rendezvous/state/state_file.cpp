@@ -18,11 +18,11 @@
 namespace dlaunch::rendezvous {
 namespace {
 
-/// "dlnc", by which file(1) and we know the file.
+/// "dlnc", by which file(1) and we recognise the file.
 constexpr std::int64_t application = 0x646c6e63;
 /// Version 1 lacks the last table.
 constexpr std::int64_t schema_version = 2;
-/// When the log has so many, they are moved to the file.
+/// The number of pages in the log at which they are moved to the file.
 constexpr int log_pages_max = 1000;
 
 constexpr auto schema = std::to_array<std::string_view>({
@@ -46,8 +46,8 @@ constexpr auto schema = std::to_array<std::string_view>({
 
 std::string named(const std::string& path) { return "the state file " + name_in_quotes(path); }
 
-/// Makes the file, for nobody else to read: it holds what programs tell each other. It is closed
-/// again before SQLite locks it: closing any descriptor of a file gives up all locks of a process.
+/// Makes the file, readable by nobody else: it holds messages between programs. It is closed again
+/// before SQLite locks it, since closing any descriptor of a file gives up all locks of a process.
 void make_private(const std::string& path) {
   const unique_fd made(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   if (!made) throw refused_state(path, "cannot be opened: " + errno_text(errno));
@@ -156,7 +156,7 @@ void StateFile::State::create() {
   file.execute("PRAGMA user_version=" + std::to_string(schema_version));
   file.execute("COMMIT");
   version = schema_version;
-  // So that it is ours even if its log is lost.
+  // Written to the file itself, so that it stays recognisable if its log is lost.
   file.execute("PRAGMA wal_checkpoint(TRUNCATE)");
 }
 
@@ -223,7 +223,7 @@ StateFile::Wrote StateFile::write(std::span<const Change> changes) {
     return Wrote::all;
   } catch (const sqlite::Failure& failure) {
     if (failure.no_space()) {
-      // It may have been rolled back already.
+      // The transaction may have been rolled back already.
       if (s.file.in_transaction()) s.file.execute("ROLLBACK");
       return Wrote::no_space;
     }
@@ -233,7 +233,7 @@ StateFile::Wrote StateFile::write(std::span<const Change> changes) {
   }
 }
 
-/// A disk without room leaves all of it in the log, where it is as safe.
+/// On a full disk everything stays in the log, where it is as safe.
 void StateFile::State::checkpoint() {
   if (file.log_pages() < log_pages_max) return;
   try {
@@ -281,12 +281,12 @@ void StateFile::State::apply(const change::JobFinished& c) {
   erase_drain.run(std::string_view(c.job));
 }
 
-/// Its numbers stay behind: they are never given again.
+/// The job's numbers stay: they are never given again.
 void StateFile::State::apply(const change::JobForgotten& c) {
   if (!find_job.run(std::string_view(c.job))) return;
   const std::uint64_t its_incarnation = find_job.number(0), its_epoch = find_job.number(1);
   find_job.done();
-  // Set before the commit: should it fail, it is made again, with the same outcome.
+  // Set before the commit: if that fails, the same change is made again, with the same outcome.
   incarnation = std::max(incarnation, its_incarnation);
   epoch = std::max(epoch, its_epoch);
   write_service();
@@ -344,7 +344,7 @@ void StateFile::State::apply(const change::Completed& c) {
                        block.value_or(BytesView()), c.too_big));
 }
 
-/// A session's answers go round in as many places as it may have changes unanswered.
+/// A session's answers rotate through as many rows as it may have unanswered changes.
 void StateFile::State::apply(const change::Answered& c) {
   const std::uint64_t slot = c.number % wire::unanswered_changes_max;
   const auto type = static_cast<std::int64_t>(c.type);

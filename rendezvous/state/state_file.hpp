@@ -10,15 +10,15 @@
 
 namespace dlaunch::rendezvous {
 
-/// The file in which dlaunchd keeps jobs and keys: an SQLite database that one connection of one
-/// process has for itself, in WAL mode, with synchronous=FULL. Each row carries a sum of what is in
-/// it, since SQLite does not notice a bit of a value that has turned over. One thread at a time.
+/// The file in which dlaunchd keeps jobs and keys: an SQLite database with a single connection, in
+/// WAL mode, with synchronous=FULL. Each row carries a checksum, since SQLite does not notice a
+/// flipped bit in a value. One thread at a time.
 class StateFile {
  public:
   /// Opens the file or makes it. Throws Error (Errc::refused) with a sentence that names it: where
   /// it cannot be opened or written, is another program's, of a newer version, damaged, or in use.
   static StateFile open(const std::string& path);
-  /// The same, of one that has to be there, for all but write(). A copy is not changed by it.
+  /// Opens an existing file, for everything but write(); a backup is not changed by it.
   static StateFile open_existing(const std::string& path);
   StateFile(StateFile&&) noexcept;
   StateFile& operator=(StateFile&&) noexcept;
@@ -28,14 +28,15 @@ class StateFile {
   StateContents load();
 
   enum class Wrote { all, no_space };
-  /// Makes the changes, all or none of them, and returns when they are on disk. Throws StateLost
-  /// where that cannot be said: what is on disk is then known only to the next one that opens it.
+  /// Makes the changes, all or none of them, and returns when they are on disk. Throws StateLost if
+  /// that is uncertain: the next process that opens the file finds out.
   Wrote write(std::span<const Change> changes);
-  /// A copy of what it holds, in a file that must not be there yet; until it is whole it is at
-  /// `part`, where there is nothing of worth. It does not outlive this. Throws Error.
+  /// Begins a copy into a file that must not exist yet. Until it is complete it is at `part`, whose
+  /// old contents are lost. It must not outlive this. Throws Error.
   std::unique_ptr<Backup> copy_to(const std::string& path, const std::string& part);
 
-  /// After this memory() of a journal is another one: what was kept last is gone. Throws Error.
+  /// Changes the memory() of journals on this file, since changes after the backup are gone. Throws
+  /// Error.
   void forget_memory();
 
   const std::string& path() const;

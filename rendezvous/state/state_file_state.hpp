@@ -16,7 +16,8 @@
 /// and writes, state_load.cpp reads, state_copy.cpp copies.
 namespace dlaunch::rendezvous {
 
-/// What turns in the row of a table: any bit of what is in it, and any that is put into another.
+/// The checksum of a table's row. It covers the row's key and table, too, so that a row that got
+/// another's is found.
 template <class... Fields>
 std::int64_t sum_of(std::string_view table, const Fields&... fields) {
   std::uint64_t sum = text_hash(table);
@@ -30,7 +31,7 @@ std::int64_t sum_of(std::string_view table, const Fields&... fields) {
       }
       sum = text_hash({raw.data(), raw.size()}, sum);
     } else {
-      // The size first, so that two fields are not taken for two others.
+      // The size goes in first, so that two fields cannot equal two others.
       sum = text_hash(std::to_string(field.size()) + ":", sum);
       sum = text_hash({reinterpret_cast<const char*>(field.data()), field.size()}, sum);
     }
@@ -89,7 +90,7 @@ struct StateFile::State {
   const std::string path;
   sqlite::Connection file;
   std::int64_t version = 0;  ///< Of its tables.
-  /// The row of `service`: what is kept of jobs that are forgotten.
+  /// The row of `service`: the highest numbers of forgotten jobs.
   std::uint64_t memory = 0, incarnation = 0, epoch = 0;
 
   sqlite::Statement begin, commit, set_service, find_job, set_job, erase_job, add_space, set_key,

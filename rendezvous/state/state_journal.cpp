@@ -8,7 +8,7 @@
 namespace dlaunch::rendezvous {
 namespace {
 
-/// One namespace: turns what it hears into changes.
+/// The journal of one namespace: turns its events into changes.
 class Space final : public store::SpaceJournal {
  public:
   Space(Writer& writer, change::Space number, std::map<std::uint64_t, std::uint64_t> answers)
@@ -60,7 +60,7 @@ StateJournal::StateJournal(boost::asio::io_context& io, std::unique_ptr<StatePla
 
 StateJournal::~StateJournal() = default;
 
-/// All of them are told on the loop.
+/// The callbacks run on the loop.
 Writer::Events StateJournal::events() {
   return {.written =
               [this] {

@@ -43,8 +43,8 @@ class StateJournal final : public JobJournal, private store::Commits {
   std::optional<StateFigures> figures() const override { return writer_->figures(); }
 
  private:
-  /// There is always one change more, which is durable while the place is ours: what is said
-  /// otherwise waits, even if it follows from no change.
+  /// Reports one change more than there are, durable only while the place is ours. So while it is
+  /// not, even messages that follow from no change wait.
   std::uint64_t recorded() const override { return writer_->recorded() + 1; }
   std::uint64_t durable() const override { return writer_->is_ours() ? writer_->durable() + 1 : 0; }
   void seal() override { writer_->seal(); }
@@ -53,7 +53,7 @@ class StateJournal final : public JobJournal, private store::Commits {
 
   boost::asio::io_context& io_;
   const Service::Log log_;
-  StateContents found_;  ///< What nobody has asked for yet.
+  StateContents found_;  ///< Contents that nobody has asked for yet.
   std::function<void()> told_;
   std::unique_ptr<Writer> writer_;
 };

@@ -12,9 +12,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// A batch that holds more lets the loop wait until it is taken.
+/// If the next batch holds more, the loop waits until it is taken.
 constexpr std::size_t batch_bytes_max = 4u << 20;
-/// What a change takes besides its key and value, at the most: pages of the log.
+/// The most bytes of the log that a change takes besides its key and value.
 constexpr std::size_t change_bytes = 4u << 10;
 constexpr auto pause = 100ms;
 
@@ -106,7 +106,7 @@ void Writer::run(const std::stop_token& stop) {
     for (;;) {
       const auto due = place_->tend();
       look();
-      // It may be ours again, where it was in doubt.
+      // A lead that was in doubt may be ours again.
       if (std::exchange(tended, due) != due) events_.written();
       const bool copies = go_on_with_backup();
       std::vector<Change> batch;
@@ -150,7 +150,7 @@ bool Writer::write(const std::vector<Change>& batch, const std::stop_token& stop
     const auto wrote = place_->write(batch);
     look();
     if (wrote == StatePlace::Wrote::all) return true;
-    // What it takes of the disk may be what is missing.
+    // The unfinished copy may take just the room that is missing.
     if (copying_) end_backup(BackupStatus::State::failed, "the state itself cannot be written now");
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, stop, pause, [] { return false; });

@@ -18,20 +18,20 @@
 
 namespace dlaunch::rendezvous {
 
-/// Writes changes to a place, on a thread of its own. What is sealed while a batch is being written
-/// is the next batch, so that one sync serves all who wait. A place that takes nothing for now is
-/// waited for: the batch is tried again until it is written, and refusal() says meanwhile that no
-/// more shall come.
+/// Writes changes to a place, on a thread of its own. Changes that are sealed while a batch is
+/// being written make up the next batch, so that one sync serves all that wait. If the place takes
+/// nothing for now, the batch is tried again until it is written, and refusal() says meanwhile that
+/// no more should come.
 class Writer {
  public:
-  /// Called on the writer's thread, and not to block it.
+  /// Called on the writer's thread; must not block it.
   struct Events {
     std::function<void()> written;            ///< durable() may have grown, or is_ours() be true.
     std::function<void(std::string)> failed;  ///< The writer has ended: why.
     std::function<void(LogLine::Level, std::string)> log;
   };
   Writer(std::unique_ptr<StatePlace> place, Events events);
-  /// What was sealed is written, unless the place takes nothing now.
+  /// Writes sealed changes before it ends, unless the place takes nothing now.
   ~Writer();
 
   // ---- Called on the thread that serves ----
@@ -40,7 +40,7 @@ class Writer {
   /// As store::Commits::seal.
   void seal();
   std::uint64_t recorded() const { return recorded_; }
-  /// As JobJournal::back_up. What was sealed before is in the copy.
+  /// As JobJournal::back_up. Changes that were sealed before are in the copy.
   std::string back_up(const std::string& name);
 
   // ---- Called on any thread ----
@@ -54,20 +54,20 @@ class Writer {
   StateFigures figures() const;
 
  private:
-  /// What is written as a whole or not at all.
+  /// Changes that are written as a whole or not at all.
   struct Seal {
     std::vector<Change> changes;
     std::size_t bytes = 0;
   };
-  /// With the lock: what is filling is sealed.
+  /// With the lock: seals the changes that have gathered.
   void hand_over();
-  /// With the lock: as much of what is sealed as is written at once, but one seal at least.
+  /// With the lock: takes as many sealed changes as are written at once, but one seal at least.
   std::vector<Change> next_batch();
   void run(const std::stop_token& stop);
   /// False where it was told to stop before the batch was written.
   bool write(const std::vector<Change>& batch, const std::stop_token& stop);
   void note_commit(Clock::duration took);
-  /// Asks the place what is in its way, and says what is new about that.
+  /// Asks the place for its obstacle, and reports a change of it.
   void look();
   /// A step of the backup that was asked for. True while there is more to copy.
   bool go_on_with_backup();
@@ -76,7 +76,7 @@ class Writer {
   const std::unique_ptr<StatePlace> place_;
   const Events events_;
 
-  Seal filling_;  ///< Not sealed yet.
+  Seal filling_;  ///< Changes that are not sealed yet.
   std::uint64_t recorded_ = 0;
 
   mutable std::mutex mutex_;
@@ -88,11 +88,11 @@ class Writer {
   Histogram commits_;
   BackupStatus backup_;
   bool backup_asked_ = false;        ///< The thread has yet to begin it.
-  std::unique_ptr<Backup> copying_;  ///< The thread's own.
+  std::unique_ptr<Backup> copying_;  ///< Used by the thread alone.
 
   std::atomic<std::uint64_t> durable_ = 0;
   StatePlace::Obstacle obstacle_;      ///< Changed with the lock, by the thread alone.
-  std::atomic<bool> blocked_ = false;  ///< There is one.
+  std::atomic<bool> blocked_ = false;  ///< There is an obstacle.
   std::jthread thread_;                ///< Last, so that it ends first.
 };
 

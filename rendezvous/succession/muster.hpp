@@ -26,7 +26,7 @@ class Muster {
   using Session = Quorum::Session;
   enum class Step {
     wait,
-    close,    ///< As far as this is concerned, a round may close.
+    close,    ///< The muster does not keep a round from closing.
     give_up,  ///< Too few have come.
   };
 
@@ -34,20 +34,21 @@ class Muster {
 
   const LastEpoch& last() const { return last_; }
   Clock::time_point until() const { return until_; }
-  /// A node of the epoch is here; its workers may still be at work.
+  /// Notes that a node of the epoch is here; its workers may still be at work.
   void came(Session session) { at_work_.insert(session), here_.insert(session); }
-  /// None of its workers is left. False: it is not one of these.
+  /// Notes that none of its workers is left. False: the node is not one of these.
   bool ended(Session session) {
     at_work_.erase(session);
     return here_.contains(session);
   }
   void gone(Session session) { at_work_.erase(session), here_.erase(session); }
   bool is_here(Session session) const { return here_.contains(session); }
-  /// We slept: the time to come is longer.
+  /// We stood still: the nodes get more time to come.
   void forgive(Clock::duration slept) { until_ += slept; }
 
-  /// All but the lost host are waited for, for a time; then more than half of the epoch's nodes
-  /// have to do, and as many nodes as the job needs. No round closes beside workers of before.
+  /// For a time all nodes but the lost host are waited for; after that, more than half of the
+  /// epoch's nodes, and as many as the job needs, are enough. No round closes while workers of the
+  /// old epoch run.
   Step step(const Quorum& quorum, int nodes_here, int nodes_min, Clock::time_point now) const;
   /// "2 of the 4 nodes of epoch 3 have come".
   std::string text(const Quorum& quorum) const;

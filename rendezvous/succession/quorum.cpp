@@ -56,7 +56,7 @@ Quorum::Count Quorum::of(std::uint64_t epoch) const {
   return found == epochs_.end() ? Count{} : found->second;
 }
 
-/// No node here goes by it, so no more of its nodes can get out of reach.
+/// No node here goes by this epoch, so no more of its nodes can get out of reach.
 void Quorum::drop_old() {
   std::set<std::uint64_t> used;
   for (const auto& [session, epochs] : here_) used.insert(epochs.begin(), epochs.end());

@@ -7,17 +7,17 @@
 
 namespace dlaunch::rendezvous {
 
-/// Counts the nodes of a job that may have gone to another host. A node that loses its host
-/// goes by the last epoch it has heard of, and another host may begin an epoch with more than half
-/// of that epoch's nodes. So a host to which more than half of an epoch's nodes are out of reach
-/// must not go on: they may. Pure. Not thread-safe. Nodes are named by their session.
+/// Counts the nodes of a job that may have gone to another host. A node that loses its host goes by
+/// the last epoch it has heard of, and another host may begin an epoch with more than half of that
+/// epoch's nodes. So a host that cannot reach more than half of an epoch's nodes must not go on,
+/// because they may. Pure. Not thread-safe. Nodes are named by their session.
 class Quorum {
  public:
   using Session = std::uint64_t;
   struct Count {
     std::uint64_t epoch = 0;
     int nodes = 0;
-    int apart = 0;  ///< The nodes of these that may vote elsewhere.
+    int apart = 0;  ///< Number of these nodes that may vote elsewhere.
 
     bool lacks_half() const { return 2 * apart > nodes; }
     bool has_majority() const { return 2 * apart < nodes; }
@@ -38,7 +38,7 @@ class Quorum {
 
   /// An epoch more than half of whose nodes are out of reach; nullopt: there is none.
   std::optional<Count> outvoted() const;
-  /// What is known of the epoch; zeros where that is nothing.
+  /// The counts of the epoch; zeros if it is not known.
   Count of(std::uint64_t epoch) const;
 
  private:

@@ -6,7 +6,7 @@
 namespace dlaunch {
 namespace {
 
-/// Small ones come from the allocator as fast.
+/// The smallest buffer that is kept: the allocator is as fast for smaller ones.
 constexpr std::size_t small_bytes = 4096;
 constexpr std::size_t kept_max = 64;
 
@@ -16,7 +16,7 @@ BufferPool::Buffer BufferPool::take(std::size_t bytes) {
   Buffer buffer;
   buffer.size_ = bytes;
   const auto fits = [&](const Kept& kept) { return kept.capacity >= bytes; };
-  // The last one given back is the one that is still in the cache.
+  // The buffer that was given back last is still in the processor's cache.
   const auto found =
       bytes <= small_bytes ? kept_.rend() : std::find_if(kept_.rbegin(), kept_.rend(), fits);
   if (found == kept_.rend()) {
@@ -36,7 +36,7 @@ BufferPool::Buffer BufferPool::take(std::size_t bytes) {
 }
 
 void BufferPool::keep(std::unique_ptr<std::byte[]> memory, std::size_t capacity) noexcept {
-  // The oldest go first: what is asked for changes with the program's phases.
+  // The oldest go first, since sizes change with the program's phases.
   while (!kept_.empty() && (kept_bytes_ + capacity > kept_bytes_max_ || kept_.size() >= kept_max)) {
     kept_bytes_ -= kept_.front().capacity;
     kept_.erase(kept_.begin());

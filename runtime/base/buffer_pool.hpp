@@ -8,9 +8,9 @@
 
 namespace dlaunch {
 
-/// Memory that is needed again and again for a short time. An allocator gives large blocks back to
-/// the kernel, which takes longer to map and clear them again than a network takes to fill them.
-/// Not thread-safe. Buffers that were taken must not outlive it.
+/// Keeps memory that is needed again and again for a short time. An allocator would give large
+/// blocks back to the kernel, which takes longer to map and clear them again than a network takes
+/// to fill them. Not thread-safe. Buffers that were taken must not outlive it.
 class BufferPool {
  public:
   /// Memory that was taken; gives itself back.
@@ -39,7 +39,7 @@ class BufferPool {
     std::size_t capacity_ = 0, size_ = 0;
   };
 
-  /// At most so many bytes are kept for later.
+  /// Keeps at most so many bytes for later.
   explicit BufferPool(std::size_t kept_bytes_max = std::size_t{16} << 20)
       : kept_bytes_max_(kept_bytes_max) {}
 

@@ -22,8 +22,8 @@ inline Clock::time_point deadline_after(Clock::duration timeout,
   return timeout >= Clock::time_point::max() - now ? Clock::time_point::max() : now + timeout;
 }
 
-/// After the first failure, for the other ranks to notice it by themselves and say what it cost
-/// them, where nobody has asked for another time. SpawnOptions, which is public, says the same.
+/// The default time after the first failure in which the other ranks may notice it by themselves
+/// and report what it cost them. SpawnOptions, which is public, has the same.
 constexpr std::chrono::milliseconds failure_grace_standard{500};
 
 }  // namespace dlaunch

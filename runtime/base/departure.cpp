@@ -4,13 +4,14 @@
 
 namespace dlaunch {
 
-/// One that ended for the loss of another names it: some may not have heard of it by any other way.
+/// A rank that ended because of a lost rank names that one: others may not learn of it in any other
+/// way.
 Departure Departure::of(const Fact& fact) {
   if (fact.end == Fact::End::left) return {.kind = Kind::left};
   Departure how{Kind::ended, fact.exit_code, fact.signal, fact.core_dumped};
   if (fact.was_struck() || !fact.claim || fact.claim->fault != Fault::lost) return how;
   const auto& lost = fact.claim->ranks;
-  // One that was told of the loss by another may not have heard whose it was.
+  // A rank that heard of the loss from another may not know which rank was lost.
   if (!lost.empty()) how.missed = lost.front();
   if (lost.empty() && fact.failed()) how.missed = some_rank;
   return how;

@@ -6,10 +6,10 @@
 
 namespace dlaunch {
 
-/// What a rank is seen doing by what it has recorded.
+/// A rank's activity, seen from its records.
 struct SeenDoing {
   std::string text;  ///< "in all_reduce #3 [train.cpp:42] for 7 s", "stopped by a signal, ...".
-  // The collective that it is in, by the numbers in its record; sequence 0: in none.
+  // The collective that the rank is in, by the numbers of its record; sequence 0: none.
   std::uint64_t communicator = 0;
   std::uint64_t sequence = 0;
   std::uint8_t op = 0;

@@ -14,8 +14,8 @@ struct ListPlace {
   bool is_taken = false;  ///< The item is in a list.
 };
 
-/// Items in the order in which they were added, each of which lies with its owner and stays in
-/// place: adding one and removing any costs a few instructions and no memory. Not thread-safe.
+/// A list of items in the order in which they were added. Each item stays with its owner, so adding
+/// one and removing any costs a few instructions and no memory. Not thread-safe.
 template <class T, ListPlace<T> T::*place>
 class IntrusiveList {
  public:

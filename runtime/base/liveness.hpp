@@ -6,13 +6,13 @@
 
 namespace dlaunch {
 
-/// For how long the nodes of a job, and their rendezvous, bear each other's silence. Everything
-/// follows from the first two, and those from the keep-alive that the job's options set; no time of
-/// this kind stands anywhere else. docs/operations.md lists them, liveness_test how they must lie
-/// to each other. Sums of times without an end have none.
+/// How long the nodes of a job, and their rendezvous, tolerate each other's silence. Everything
+/// follows from the first two members, and those from the keep-alive of the job's options; no time
+/// of this kind stands anywhere else. docs/operations.md lists them, and liveness_test checks how
+/// they relate. Sums with an infinite time are infinite.
 struct Liveness {
   Clock::duration lease = std::chrono::seconds(5);  ///< A node that is silent for so long is lost.
-  /// For a broken connection to come back; the lease still counts.
+  /// How long a broken connection may take to come back; the lease still counts.
   Clock::duration reconnect_grace = std::chrono::seconds(2);
 
   /// A connection that broke is known to be gone at once, and tried again after some 50 ms: a
@@ -24,35 +24,36 @@ struct Liveness {
   }
 
   // ---- How a node sees its rendezvous ----
-  /// Nothing came from there for so long, though it was asked: the connection is taken for dead.
+  /// A connection counts as dead if nothing came for so long although the other end was asked.
   constexpr Clock::duration silence_max() const { return sum(lease, reconnect_grace); }
   /// The longest pause between two tries to connect again.
   constexpr Clock::duration retry_pause_max() const {
     return std::min<Clock::duration>(lease, std::chrono::seconds(5));
   }
-  /// For a name lookup, for connecting to one address, for the answer to HELLO. They take as long
-  /// as the network does, whatever the lease.
+  /// The limit of a name lookup, of connecting to one address, and of the answer to HELLO. These
+  /// depend on the network, not on the lease.
   static constexpr Clock::duration step_max = std::chrono::seconds(5);
-  /// If the rendezvous is at another node, it is lost with that node so long after it fell silent:
-  /// for a lease it is tried in vain.
+  /// A rendezvous at another node counts as lost, with that node, so long after it fell silent: it
+  /// is then tried in vain for a lease.
   constexpr Clock::duration host_lost_after() const { return sum(silence_max(), lease); }
   /// A successor hosts when it has given the host up itself, which may be somewhat later.
   constexpr Clock::duration successor_patience() const { return sum(lease, step_max); }
 
   // ---- A rendezvous that was started anew ----
-  /// For an epoch's nodes to come back, from the first of them on.
+  /// How long an epoch's nodes may take to come back, from the first of them on.
   constexpr Clock::duration comes_back_within() const { return sum(silence_max(), step_max); }
-  /// For an epoch's first node to come back, from the start on, while others use its job's id.
+  /// How long an epoch's first node may take to come back, from the start on, while others use its
+  /// job's id.
   constexpr Clock::duration returns_within() const {
     return std::max<Clock::duration>(sum(comes_back_within(), comes_back_within()),
                                      std::chrono::seconds(30));
   }
 
   // ---- Our own sleep, and theirs ----
-  /// Silent for so long a node may be gone, and one that has done nothing for so long stood still.
+  /// A node that was silent for so long may be gone; one that did nothing for so long stood still.
   constexpr Clock::duration doubtful_after() const { return lease / 2; }
-  /// A tick that is so late says that the process stood still: a small part of the shortest time in
-  /// which a node can be given up, but more than a busy machine's delays.
+  /// A tick this late shows that the process stood still. It is a small part of the shortest time
+  /// in which a node can be given up, but more than a busy machine's delays.
   constexpr Clock::duration late_tick() const {
     const bool has_grace = reconnect_grace > Clock::duration::zero();
     const auto shortest = has_grace ? std::min(lease, reconnect_grace) : lease;

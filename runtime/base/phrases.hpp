@@ -16,14 +16,14 @@ namespace dlaunch {
 inline std::string in_quotes(std::string_view text) { return "'" + std::string(text) + "'"; }
 /// A name in quotes, cut where it is long.
 std::string name_in_quotes(std::string_view name);
-/// As much of what somebody wrote as a message bears.
+/// Somebody's text, cut to fit a message.
 std::string clipped(std::string_view text);
 
 /// "10.0.0.1:29400", "[fd00::1]:29400".
 std::string host_port(const std::string& host, int port);
 
-/// "train.cpp:42": a path's end says enough. Empty where there is no file, and for dlaunch/options.hpp,
-/// which is all that options know that were made apart from their call.
+/// "train.cpp:42": a path's end says enough. Empty if there is no file, and for
+/// dlaunch/options.hpp: options that were made apart from their call know only that file.
 std::string site_text(std::string_view file, int line);
 
 /// "1 node", "3 nodes".

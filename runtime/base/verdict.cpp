@@ -14,9 +14,9 @@ namespace {
 
 using Kind = Verdict::Kind;
 
-/// Ranks fail within so short a time for one and the same thing.
+/// Ranks that fail within this time of each other fail for the same reason.
 constexpr auto one_blow = std::chrono::seconds(1);
-/// More ranks are not named.
+/// The most ranks that are named.
 constexpr std::size_t named_max = 8;
 
 bool is_in(const std::map<int, int>& ranges, int rank) {
@@ -29,7 +29,7 @@ bool is_in(const std::map<int, int>& ranges, int rank) {
 /// What becomes of a claim, by how sure it is of whom it blames: the surest last.
 struct FaultRow {
   Fault fault;
-  Kind kind;  ///< The verdict on those whom it blames, where they are the cause.
+  Kind kind;  ///< The verdict on the ranks it blames, if they are the cause.
 };
 constexpr FaultRow faults[] = {
     {Fault::own, Kind::failed},          {Fault::lost, Kind::lost},
@@ -43,7 +43,8 @@ static_assert(std::size(faults) == static_cast<std::size_t>(fault_last) + 1);
 /// another.
 struct KindRow {
   Kind kind;
-  bool is_bystander;  ///< The cause lives on, or did well: those who failed for it give the code.
+  /// The cause lives on or did well, so the ranks that failed because of it give the code.
+  bool is_bystander;
   bool nobody_failed;
   std::string_view of_one;
   std::string_view of_several = of_one;
@@ -113,7 +114,7 @@ class Judge {
     for (const auto& [call, by_rank] : votes) {
       std::map<std::uint64_t, std::uint64_t> count;
       for (const auto& [rank, voted] : by_rank) ++count[voted];
-      // Those that voted may be among them.
+      // The counts may include ranks that have voted.
       for (const auto& [voted, ranks] : counted(call)) count[voted] = std::max(count[voted], ranks);
       std::uint64_t all = 0;
       for (const auto& [voted, ranks] : count) all += ranks;
@@ -125,7 +126,7 @@ class Judge {
         const bool is_of_call = Call(one.communicator, one.sequence) == call;
         if (is_of_call && count[one.first.call] * 2 <= all) wrong.insert(one.first.rank);
       }
-      // Equal halves, or none of which most ranks have the same.
+      // There is no majority if no call was made by more than half of the ranks.
       const bool has_majority = std::any_of(count.begin(), count.end(),
                                             [&](const auto& one) { return one.second * 2 > all; });
       if (has_majority) continue;
@@ -133,7 +134,7 @@ class Judge {
     }
   }
 
-  /// How many made each call there, by the counts alone.
+  /// How many ranks made each call there, by the counts alone.
   std::map<std::uint64_t, std::uint64_t> counted(const Call& call) const {
     std::map<std::uint64_t, std::uint64_t> made;
     for (const Count& one : facts_.counts) {
@@ -148,13 +149,13 @@ class Judge {
     if (claim.fault != Fault::disagreed) return ranks;
     const auto wrong = wrong_.find({claim.communicator, claim.sequence});
     if (wrong != wrong_.end() && !wrong->second.empty()) return wrong->second;
-    // They say the same of a call, and yet something in it differs.
+    // The sentences about both calls are equal, yet the calls differ in some detail.
     ranks.insert(fact.rank);
     return ranks;
   }
 
-  /// The kind of a claim if the rank that it blames blames nobody else; nullopt if it goes on from
-  /// there.
+  /// The verdict's kind if the chain ends at this rank, which blames nobody else; nullopt if it
+  /// goes on.
   std::optional<Kind> end_at(int rank, int victim, Fault fault) const {
     if (rank == victim) return row_of(fault)->kind;
     const auto others = blamed_.find(rank);
@@ -182,7 +183,7 @@ class Judge {
     }
   }
 
-  /// All victims blame each other: the most certain claims count.
+  /// If all victims blame each other, the most certain claims count.
   void find_circle() {
     const FaultRow* most = faults;
     for (const auto& [victim, ranks] : blamed_) {
@@ -213,7 +214,7 @@ class Judge {
     return *first;
   }
 
-  /// Those who blame one of `causes`, or one who does.
+  /// The ranks that blame one of `causes`, directly or through others.
   std::set<int> waiters_for(const std::vector<int>& causes) const {
     std::map<int, std::vector<int>> victims_of;
     for (const auto& [victim, ranks] : blamed_) {

@@ -42,25 +42,26 @@ struct Count {
   std::uint64_t sequence = 0;
 };
 
-/// What a rank tells of its failed call.
+/// A rank's report about its failed call.
 struct Claim {
-  /// More ranks, or votes, than these are not told of.
+  /// The most ranks, and votes, that are sent.
   static constexpr std::size_t ranks_max = 16;
   static constexpr std::size_t doing_bytes_max = 512;
 
   Fault fault = Fault::own;
-  std::vector<int> ranks = {};  ///< Those it blames; empty where it was told of no name.
-  /// The call about which ranks disagree, and what each of them called there, as far as it knows.
+  std::vector<int> ranks = {};  ///< The ranks it blames; empty if it was told no name.
+  /// The call about which ranks disagree, and the call that each made there, as far as the rank
+  /// knows.
   std::uint64_t communicator = 0;
   std::uint64_t sequence = 0;
   std::vector<Vote> votes = {};
-  /// What the first of an absent call's ranks was last seen doing.
+  /// The last seen activity of the first absent rank.
   std::string doing = {};
 
   bool operator==(const Claim&) const = default;
 };
 
-/// What is known of one rank that did not simply go on.
+/// The facts about one rank that did not simply go on.
 struct Fact {
   enum class End : std::uint8_t {
     running,  ///< It lives, or ended because it was told to.
@@ -88,12 +89,12 @@ struct Fact {
   bool operator==(const Fact&) const = default;
 };
 
-/// All that is known of the ranks of one epoch, or of those of one node.
+/// All facts about the ranks of one epoch, or of one node.
 struct Facts {
   std::map<int, Fact> ranks;  ///< Those that failed, or claim something.
   std::map<int, int> left;    ///< Ranks that exited with 0: how many from each first one on.
   std::map<int, int> lost;    ///< Ranks that were lost with their node, in the same way.
-  std::vector<Count> counts;  ///< For calls in dispute; beside their claims' votes.
+  std::vector<Count> counts;  ///< Counts for calls in dispute, beside the claims' votes.
 
   /// A later range may contain earlier ones.
   void add_left(int first, int count = 1);
@@ -120,7 +121,7 @@ struct Verdict {
   int code = 0;
   int signal = 0;
   bool core_dumped = false;
-  std::string doing;  ///< What the first rank was last seen doing, where it was absent.
+  std::string doing;  ///< The last seen activity of the first rank, if it was absent.
 
   int rank() const { return ranks.front(); }
   /// A rank that waited for another, which had returned or was lost, may have waited in a call that

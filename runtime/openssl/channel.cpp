@@ -16,7 +16,7 @@ namespace {
 /// The empty job ("whatever lives here") needs a name, too, and other uses of a PSK another one.
 constexpr std::string_view identity_prefix = "dlaunch1:";
 constexpr std::size_t identity_bytes_max = identity_prefix.size() + TlsChannel::job_bytes_max;
-/// These suites go with a SHA-256 key; the first is every implementation's duty.
+/// The suites that go with a SHA-256 key; every implementation has the first.
 constexpr const char* suites = "TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256";
 constexpr std::array<unsigned char, 2> session_suite{0x13, 0x01};  // TLS_AES_128_GCM_SHA256
 constexpr std::size_t record_bytes = 16u << 10;
@@ -48,9 +48,9 @@ Settings make_settings() {
   ::SSL_CTX_clear_options(s, SSL_OP_ALLOW_NO_DHE_KEX);
   ::SSL_CTX_set_options(s, SSL_OP_NO_TICKET);
   SSL_CTX_set_session_cache_mode(s, SSL_SESS_CACHE_OFF);
-  // Ten thousand idle connections shall not keep two buffers each.
+  // Ten thousand idle connections should not keep two buffers each.
   SSL_CTX_set_mode(s, SSL_MODE_RELEASE_BUFFERS);
-  // Nobody is trusted for a certificate, so a server that does not know the key gets nowhere.
+  // No certificate is trusted, so a server that does not know the key gets nowhere.
   ::SSL_CTX_set_verify(s, SSL_VERIFY_PEER, nullptr);
   return settings;
 }
@@ -79,7 +79,7 @@ class Channel final : public TlsChannel {
     std::copy(key.begin(), key.end(), key_.emplace().bytes.begin());
     open();
   }
-  /// The server's, which learns whom it speaks to.
+  /// The server's end, which learns the client's job.
   Channel(SSL_CTX* shared, const Crypto::FindKey& find) : settings_(shared), find_(&find) {}
 
   Fed feed(BytesView arrived, Bytes& plain, Bytes& out) noexcept override;
@@ -194,8 +194,9 @@ void Channel::take(BytesView bytes) {
   }
 }
 
-/// OpenSSL's state is a hundred times what a stranger has sent for it, so it is made when the whole
-/// client hello is there: without the key that is the last it hears. Ours is one record.
+/// OpenSSL's state takes a hundred times the bytes that a stranger sends, so it is made only when
+/// the whole client hello is there. A client without the key gets no further. Our own hello is one
+/// record.
 void Channel::take_hello(BytesView bytes) {
   constexpr std::size_t record_header = 5, message_header = 4;
   hello_.insert(hello_.end(), bytes.begin(), bytes.end());
@@ -215,15 +216,15 @@ void Channel::handshake() {
   ::ERR_clear_error();
   const int result = ::SSL_do_handshake(ssl_.get());
   if (result == 1) {
-    // Without certificates there is no other way; but everything rests on it.
+    // Without certificates there is no other way, but everything depends on it, so it is checked.
     established_ = ::SSL_session_reused(ssl_.get()) == 1;
     if (!established_) fail(Trouble::unproven, "the handshake went without the key");
     return;
   }
   if (::SSL_get_error(ssl_.get(), result) == SSL_ERROR_WANT_READ) return;
   const int why = ERR_GET_REASON(::ERR_peek_error());
-  // A wrong key shows at either end as a binder or a record that does not verify, an alert about
-  // it, or a server that tries a certificate instead.
+  // The signs of a wrong key at either end: a binder or a record that does not verify, an alert
+  // about that, or a server that tries a certificate instead.
   const bool alert = why > SSL_AD_REASON_OFFSET;
   const bool wrong_key = why == SSL_R_BINDER_DOES_NOT_VERIFY || why == SSL_R_BAD_PSK ||
                          why == SSL_R_NO_SUITABLE_SIGNATURE_ALGORITHM ||

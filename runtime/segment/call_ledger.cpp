@@ -14,7 +14,7 @@ std::string rank_text(const CommunicatorCalls& calls) {
   return "rank " + std::to_string(calls.rank);
 }
 
-/// The first calls of one number that are not the same.
+/// The first two calls of one number that differ.
 std::optional<std::pair<Call, Call>> differing_calls(const CommunicatorCalls& one,
                                                      const CommunicatorCalls& other) {
   auto theirs = other.last.begin();
@@ -28,7 +28,7 @@ std::optional<std::pair<Call, Call>> differing_calls(const CommunicatorCalls& on
   return std::nullopt;
 }
 
-/// Only the common calls are compared where one rank has made more.
+/// Whether two ranks agree. If one has made more calls, only the common ones are compared.
 bool agree(const CommunicatorCalls& one, const CommunicatorCalls& other) {
   return !differing_calls(one, other) && (one.count != other.count || one.digest == other.digest);
 }
@@ -40,7 +40,7 @@ std::string whose_text(const CommunicatorCalls& one, const CommunicatorCalls& ot
   return name == "world" ? "" : " of " + in_quotes(name);
 }
 
-/// The sentence where the records of it are gone.
+/// The sentence about a difference whose records are gone.
 std::string differing_somewhere(const CommunicatorCalls& one, const CommunicatorCalls& other) {
   const bool have_both = !one.last.empty() && !other.last.empty();
   const std::uint64_t end =

@@ -11,8 +11,8 @@
 
 namespace dlaunch {
 
-/// What one rank has called in one communicator, as far as all its ranks must have called the same
-/// and may have returned without noticing that they did not: the calls with a root. A plain value.
+/// The calls with a root that one rank has made in one communicator. Ranks may return from such
+/// calls without noticing that they differ. A plain value.
 struct CommunicatorCalls {
   std::uint64_t communicator = 0;
   std::string name;          ///< The communicator's; empty where it is not known any more.
@@ -20,8 +20,8 @@ struct CommunicatorCalls {
   std::uint32_t ranks = 1;   ///< How many of its node's ranks made the same calls, this one first.
   std::uint64_t begun = 0;   ///< Number of its last collective.
   std::uint64_t count = 0;   ///< The number of calls with a root.
-  std::uint64_t digest = 0;  ///< Covers all of them: equal if the calls are.
-  /// The program knows that ranks differ in their calls, or that one was wrong.
+  std::uint64_t digest = 0;  ///< A digest of these calls, equal if they are.
+  /// Whether the program has heard that ranks differ in their calls, or that one was wrong.
   bool heard = false;
   /// One of the last calls, of which records are left.
   struct Call {
@@ -41,7 +41,7 @@ class CallLedger {
  public:
   /// Nothing is kept of more communicators.
   static constexpr std::size_t communicators_max = 4096;
-  /// The limit for one communicator; if ranks differ in more ways, no majority is known.
+  /// The most different histories of one communicator; if there are more, no majority is known.
   static constexpr std::size_t histories_max = 8;
 
   /// The same may be added again.
@@ -60,8 +60,8 @@ class CallLedger {
  private:
   struct History {
     CommunicatorCalls calls;  ///< Those of the lowest rank that told.
-    /// How many ranks made just these, by the first of them. A rank that made only some of them
-    /// agrees, and is not counted.
+    /// How many ranks made exactly these calls, by the first of them. A rank that made only some of
+    /// them agrees, and is not counted.
     std::map<int, std::uint32_t> told;
 
     std::uint64_t count() const;

@@ -8,7 +8,7 @@
 namespace dlaunch {
 namespace {
 
-/// Those without a root do not return where ranks differ.
+/// Whether ranks may differ in the call: calls without a root do not return if they do.
 bool may_differ(const FlightCall& call) {
   const bool has_returned = call.ended && !call.failed;
   return call.sequence != 0 && call.kind == Flight::Kind::call &&
@@ -24,7 +24,7 @@ CommunicatorCalls::Call as_made(const FlightCall& call, const FlightNames& names
   return {call.sequence, Flight::digest_of(0, made), names.full_and_site(call)};
 }
 
-/// Without the last ones.
+/// The counts of a rank's calls, without its last calls.
 CommunicatorCalls counts_of(const RankFlight& rank, const FlightGroup& group) {
   CommunicatorCalls calls;
   calls.communicator = group.id;
@@ -48,7 +48,7 @@ std::vector<CommunicatorCalls::Call> last_calls(const RankFlight& rank, const Fl
   return last;
 }
 
-/// Those in which there was a call.
+/// The communicators in which there was a call.
 std::vector<const FlightGroup*> groups_of(const FlightLog& log) {
   std::vector<const FlightGroup*> all;
   for (const auto* groups : {&log.groups, &log.others}) {
@@ -84,11 +84,12 @@ std::vector<CommunicatorCalls> calls_made(std::span<const RankFlight> ranks, std
           communicators.try_emplace(group.id, Known{group.rooted, group.digest, group.size});
       Known& known = place->second;
       CommunicatorCalls made = counts_of(rank, group);
-      // Most agree, and their records need not be read.
+      // Most ranks agree, and their records need not be read.
       if (is_new || known.count != group.rooted || known.digest != group.digest) {
         made.last = last_calls(rank, group);
       }
-      // A worker that ran one program after the other does not tell which calls met.
+      // If a worker ran one program after the other, it is not known which of its calls met
+      // others'.
       const bool is_first = seen.insert(group.id).second;
       made.heard = made.heard || !is_first;
       ledger.add(std::move(made));

@@ -18,7 +18,7 @@ namespace {
 
 constexpr auto relaxed = std::memory_order_relaxed;
 
-/// The end of it, where it is too long: that is where names differ.
+/// The text, or its end if it is too long: names differ at their ends.
 template <std::size_t Size>
 void store_text(std::array<std::atomic<char>, Size>& to, std::string_view text) noexcept {
   if (text.size() > Size) text.remove_prefix(text.size() - Size);
@@ -61,13 +61,13 @@ std::uint64_t now_ns() {
       std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
 }
 
-/// One that nobody has had yet, else the one whose communicator ended first; groups_max: none.
+/// A group that was never used, else the one whose communicator ended first; groups_max: none.
 std::size_t free_group(const FlightRing& ring) noexcept {
   std::size_t oldest = FlightRing::groups_max;
   for (std::size_t number = 0; number < FlightRing::groups_max; ++number) {
     const auto& group = ring.groups[number];
     if (group.communicator.load(relaxed) == 0) return number;
-    // Its counts do not change any more.
+    // The counts of an ended communicator do not change any more.
     const std::uint64_t ended = group.ended.load(std::memory_order_acquire);
     if (ended == 0) continue;
     if (oldest == FlightRing::groups_max || ended < ring.groups[oldest].ended.load(relaxed)) {
@@ -77,7 +77,7 @@ std::size_t free_group(const FlightRing& ring) noexcept {
   return oldest;
 }
 
-/// Null where all are used.
+/// Null if all are used.
 FlightRing::Other* free_other(FlightRing& ring) noexcept {
   const auto used = std::min<std::size_t>(ring.others_used.load(relaxed), FlightRing::others_max);
   for (std::size_t number = 0; number < used; ++number) {
@@ -94,7 +94,7 @@ struct Counts {
   std::uint32_t heard = 0;
   std::int32_t size = 0;
 
-  /// Ranks may differ in its calls without having noticed, or have noticed that they do.
+  /// Whether ranks may differ in its calls, noticed or not.
   bool may_differ() const { return rooted != 0 || heard != 0; }
 };
 
@@ -117,8 +117,8 @@ void store_counts(FlightRing::Progress& to, const Counts& counts) noexcept {
   to.size.store(counts.size, relaxed);
 }
 
-/// A group, or what takes its part, is about to be another communicator's: a reader of the one
-/// before sees, when it looks again, that it has gone.
+/// Frees a group, or its substitute, for another communicator: a reader of the old one sees, when
+/// it looks again, that it is gone.
 void vacate(std::atomic<std::uint64_t>& communicator) noexcept {
   communicator.store(0, relaxed);
   std::atomic_thread_fence(std::memory_order_release);
@@ -179,7 +179,7 @@ Flight::Place Flight::join(std::uint64_t communicator, std::string_view name, in
   return {who_of(communicator, number), &group.progress};
 }
 
-/// While no other thread adds. Readers of its records find no group of that number.
+/// To be called while no other thread adds. Readers of its records find no group of that number.
 Flight::Place Flight::join_others(std::uint64_t communicator, int size) noexcept {
   auto* const other = free_other(*ring_);
   if (other == nullptr) return {who_of(communicator, FlightRing::none), &spare_};

@@ -16,11 +16,12 @@ namespace dlaunch {
 
 class Segment;
 
-/// The flight recorder: a rank's calls leave their records where its agent, and the other ranks of
-/// its node, can read them, even if the rank is stopped or dead. Written by the threads of one
-/// process, read by anybody at any time; flight_log.hpp makes sense of it. Zeros mean "nothing".
+/// The flight recorder: a rank's calls leave their records where its agent and the other ranks of
+/// its node can read them, even if the rank is stopped or dead. Written by the threads of one
+/// process, read by anybody at any time; flight_log.hpp interprets it. Zeros mean "nothing".
 struct FlightRing {
-  /// One call, a line of its own. Words: a reader may come at any time.
+  /// One call, on a cache line of its own. All fields are atomic words, since a reader may come at
+  /// any time.
   struct alignas(64) Record {
     /// Its place in the rank's history modulo 2^32, below its traffic. Written last.
     std::atomic<std::uint64_t> number;
@@ -64,8 +65,9 @@ struct FlightRing {
     std::atomic<std::int64_t> stuck_after_ms;
     std::array<std::atomic<char>, 40> name;
   };
-  /// A communicator that has no group: there was none left when it was made; or it has ended, and
-  /// another has taken its group, and it had calls with a root, or what was heard of one.
+  /// A communicator without a group. Either none was left when it was made; or it has ended and
+  /// another has taken its group, while its calls with a root, or what was heard of them, still
+  /// count.
   struct Other {
     std::atomic<std::uint64_t> communicator;  ///< 0: free, or about to be used. Written last.
     Progress progress;
@@ -82,9 +84,9 @@ struct FlightRing {
   static constexpr std::size_t purposes_max = 32;
   /// In a call's traffic the lowest 16 bits are its part, and the five from here on its purpose.
   static constexpr int purpose_shift = 26;
-  /// The highest of them: a shadow's call is meant to meet what it is the shadow of.
+  /// The highest of these bits, a shadow's: its call is meant to meet the call that it shadows.
   static constexpr std::uint32_t shadow_bit = 1u << 30;
-  /// In place of a group or a site for which there is no room.
+  /// The number in place of a group or a site for which there is no room.
   static constexpr std::uint16_t none = 0xffff;
 
   alignas(128) std::atomic<std::uint64_t> begun;  ///< Number of the last record.
@@ -95,13 +97,14 @@ struct FlightRing {
   std::atomic<std::uint32_t> writing;              ///< A thread of the process adds a text.
   std::atomic<std::uint32_t> sites_used;
   std::atomic<std::uint64_t> groups_ended;
-  std::atomic<std::uint32_t> others_used;  ///< None behind so many has ever been used.
+  std::atomic<std::uint32_t> others_used;  ///< Number of entries that have ever been used.
   std::atomic<std::uint64_t> turns;
   std::array<Word, ops_max> ops;
   std::array<Word, dtypes_max> dtypes;
   std::array<Word, reductions_max> reductions;
   std::array<Word, purposes_max> owners, purposes;
-  std::atomic<std::uint32_t> purposes_with_part;  ///< A bit for each that goes on with its part.
+  /// A bit for each purpose whose text goes on with the call's part.
+  std::atomic<std::uint32_t> purposes_with_part;
   std::array<Text, sites_max> sites;
   std::array<Group, groups_max> groups;
   std::array<Wait, waits_max> waits;
@@ -120,7 +123,7 @@ struct FlightWords {
   std::uint32_t purposes_with_part = 0;
 };
 
-/// The part of its communicator's id that a record keeps: 32 bits.
+/// The 32 bits of its communicator's id that a record keeps.
 std::uint64_t flight_hash(std::uint64_t communicator) noexcept;
 
 /// Writes a rank's flight ring: in the node's segment, or in memory of its own where there is none.
@@ -139,7 +142,7 @@ class Flight {
     std::uint64_t what = 0;      ///< The result of pack().
     std::uint64_t sequence = 0;  ///< 0 for messages.
     std::uint64_t count = 0;
-    std::uint64_t argument = 0;  ///< A hash of what else must agree; the tag of a message.
+    std::uint64_t argument = 0;  ///< A hash of other terms that must agree; the tag of a message.
     std::uint32_t traffic = 0;   ///< Its purpose, as its library packs it; 0: the program's own.
 
     /// `place`: root or peer, a rank of the communicator; -1: none, or any. It lies in the bits
@@ -185,14 +188,15 @@ class Flight {
   Flight(const Flight&) = delete;
   Flight& operator=(const Flight&) = delete;
 
-  /// A communicator, from now until leave; what it was stays readable for as long as there is room.
+  /// Adds a communicator, until leave; its description stays readable afterwards for as long as
+  /// there is room.
   Place join(std::uint64_t communicator, std::string_view name, int rank, int size) noexcept;
   void leave(const Place& place) noexcept;
   /// How long its calls may wait before the launcher tells of them; 0: as it likes, less: never.
   void limit_waits(const Place& place, std::chrono::milliseconds stuck_after) noexcept;
 
-  /// One call, as long as it lasts. Unless it is said to be done it ends as failed. `file` stays
-  /// where it is.
+  /// One call while it lasts. It ends as failed unless done() is called. The text at `file` must
+  /// stay in place.
   class Entry {
    public:
     [[gnu::always_inline]] Entry(Flight& flight, const Place& place, const Call& call,
@@ -225,12 +229,13 @@ class Flight {
       return ring_.records[number_ % FlightRing::records_max];
     }
     void end(std::uint64_t failed) noexcept {
-      // It may have been overwritten since.
+      // The record may have been overwritten since.
       if (record().number.load(std::memory_order_relaxed) != number_) return;
       const std::uint64_t now = is_long_ ? ticks() : began_;
       record().ended.store((now & ~std::uint64_t{1}) | failed, std::memory_order_relaxed);
     }
-    /// Every word with release: who sees one of them sees that the number before was counted.
+    /// Every word is stored with release: a reader that sees one of them also sees that the number
+    /// was counted.
     void write(FlightRing::Record& to, const Call& call) const noexcept {
       constexpr auto release = std::memory_order_release;
       to.who.store(who_, release);
@@ -243,7 +248,7 @@ class Flight {
       to.number.store(number_, release);
     }
 
-    /// Fewer elements take no time worth a look at the clock, unless they are waited for.
+    /// The fewest elements whose time is worth a look at the clock, unless they are waited for.
     static constexpr std::uint64_t short_count = 1024;
 
     FlightRing& ring_;
@@ -269,8 +274,8 @@ class Flight {
  private:
   static constexpr int sites_bits = 7;
 
-  /// A site's number in the lowest bits, all others set. Looked up by the text's place: the text
-  /// itself is read once.
+  /// A site's number in the lowest bits, all other bits set. It is looked up by the text's address,
+  /// so the text itself is read only once.
   std::uint64_t site(const char* file, int line) noexcept {
     const std::uint64_t key =
         (reinterpret_cast<std::uintptr_t>(file) + static_cast<std::uint64_t>(line) * 0x9e3779b9U) *

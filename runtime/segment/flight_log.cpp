@@ -20,7 +20,7 @@ std::string text_of(const std::array<std::atomic<char>, Size>& stored) {
   for (const auto& letter : stored) {
     const char c = letter.load(std::memory_order_relaxed);
     if (c == '\0') break;
-    // Another process has written this, and it may go to a terminal.
+    // Text of another process, made safe for a terminal.
     text += is_control(c) ? '?' : c;
   }
   return text;
@@ -31,7 +31,7 @@ std::string word_of(const Words& words, std::size_t place) {
   return place < words.size() ? text_of(words[place]) : "";
 }
 
-/// The ring's clock in terms of ours.
+/// Translates the ring's clock to ours.
 class Times {
  public:
   explicit Times(const FlightRing& ring)
@@ -45,7 +45,7 @@ class Times {
       per_tick_ = time.count() / static_cast<double>(passed);
     }
   }
-  /// A time that would lie in the future is now.
+  /// Times are not later than now.
   Clock::time_point at(std::uint64_t tick) const {
     if (tick >= ticks_now_) return now_;
     const double ns = static_cast<double>(ticks_now_ - tick) * per_tick_;
@@ -60,7 +60,7 @@ class Times {
   double per_tick_ = 0;
 };
 
-/// `begun`: the ring's, some time after the call was counted.
+/// `begun` is the ring's counter, read some time after the call was counted.
 FlightCall read_record(const FlightRing::Record& record, const Times& times, std::uint64_t begun) {
   FlightCall call;
   const std::uint64_t number = record.number.load(acquire);
@@ -88,7 +88,7 @@ FlightCall read_record(const FlightRing::Record& record, const Times& times, std
   return call;
 }
 
-/// nullopt: nobody waits there, or no more.
+/// nullopt: nobody waits there, or not any more.
 std::optional<FlightWait> read_wait(const FlightRing::Wait& wait, const Times& times,
                                     std::uint64_t begun) {
   FlightWait seen;
@@ -114,13 +114,13 @@ FlightGroup read_counts(std::uint64_t id, const FlightRing::Progress& progress) 
   return group;
 }
 
-/// The place is still the same communicator's.
+/// Whether the place still belongs to the same communicator.
 bool is_still(std::uint64_t id, const std::atomic<std::uint64_t>& communicator) {
   std::atomic_thread_fence(acquire);
   return communicator.load(std::memory_order_relaxed) == id;
 }
 
-/// nullopt: nobody has had this place, or it is being given to another.
+/// nullopt: the place was never used, or is just being given to another.
 std::optional<FlightGroup> read_group(const FlightRing::Group& stored) {
   const std::uint64_t id = stored.communicator.load(acquire);
   if (id == 0) return std::nullopt;
@@ -133,7 +133,7 @@ std::optional<FlightGroup> read_group(const FlightRing::Group& stored) {
   return group;
 }
 
-/// nullopt: it is free, or being given to another.
+/// nullopt: the entry is free, or is just being given to another.
 std::optional<FlightGroup> read_other(const FlightRing::Other& stored) {
   const std::uint64_t id = stored.communicator.load(acquire);
   if (id == 0) return std::nullopt;
@@ -146,7 +146,7 @@ std::string rank_text(std::int32_t rank) {
   return rank < 0 ? "any rank" : "rank " + std::to_string(rank);
 }
 
-/// The one of several threads' waits that began first; null: nobody waits.
+/// The wait of several threads' that began first; null: nobody waits.
 const FlightWait* longest_wait(const FlightLog& log) {
   const auto longest = std::min_element(
       log.waits.begin(), log.waits.end(),
@@ -179,7 +179,7 @@ FlightLog read_flight(const FlightRing& ring, std::size_t calls) {
   for (const auto& stored : ring.groups) {
     if (auto group = read_group(stored)) log.groups.push_back(std::move(*group));
   }
-  // Behind the groups: one that moves meanwhile is not missed.
+  // Read after the groups, so that a communicator that moves meanwhile is not missed.
   const std::size_t others =
       std::min<std::size_t>(ring.others_used.load(acquire), FlightRing::others_max);
   for (std::size_t number = 0; number < others; ++number) {
@@ -192,7 +192,7 @@ FlightLog read_flight(const FlightRing& ring, std::size_t calls) {
   const std::uint64_t kept = std::min<std::uint64_t>({log.begun, calls, FlightRing::records_max});
   for (std::uint64_t number = log.begun - kept + 1; number <= log.begun; ++number) {
     const auto call = read_record(ring.records[number % FlightRing::records_max], times, log.begun);
-    // A writer that overwrites a record has counted before.
+    // A writer counts before it overwrites a record.
     const bool whole =
         ring.begun.load(std::memory_order_relaxed) < number + FlightRing::records_max;
     if (whole && call.number == number) log.calls.push_back(call);

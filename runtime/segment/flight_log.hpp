@@ -15,7 +15,7 @@
 
 namespace dlaunch {
 
-/// One call of a rank, as its ring tells it. A plain value.
+/// One call of a rank, from its ring. A plain value.
 struct FlightCall {
   std::uint64_t number = 0;  ///< In the rank's history, from 1.
   std::uint8_t op = 0, dtype = 0, reduction = 0;
@@ -27,7 +27,7 @@ struct FlightCall {
   std::uint64_t count = 0;
   std::int32_t place = -1;
   std::uint64_t argument = 0;
-  std::uint32_t traffic = 0;  ///< As its library packs it; 0: the program's own.
+  std::uint32_t traffic = 0;  ///< Packed by its library; 0: the program's own.
   Clock::time_point began{};
   std::optional<Clock::time_point> ended;  ///< nullopt: under way, as far as the record tells.
   bool failed = false;
@@ -35,7 +35,7 @@ struct FlightCall {
   std::size_t purpose() const {
     return traffic >> FlightRing::purpose_shift & (FlightRing::purposes_max - 1);
   }
-  /// The terms that must be alike on all ranks that make this as the same collective.
+  /// The terms that must be equal on all ranks that make this collective.
   using Terms = std::array<std::uint64_t, 4>;
   Terms terms() const {
     return {Flight::Call::pack(op, dtype, reduction, place), count, argument,
@@ -81,15 +81,15 @@ struct FlightLog {
   std::vector<FlightWait> waits;
   std::vector<FlightCall> calls;  ///< The last ones, in order.
 
-  /// Null where it is not known, or not any more. One that lives comes before one that has ended.
+  /// Null if it is not known, or not any more. A live communicator is preferred to an ended one.
   const FlightGroup* group_of(std::uint64_t communicator) const;
 };
 
-/// Reads a ring that others may write to meanwhile: what cannot be read whole is left out. With the
-/// last `calls` calls.
+/// Reads a ring that others may write to meanwhile, with its last `calls` calls; records that
+/// cannot be read whole are left out.
 FlightLog read_flight(const FlightRing& ring, std::size_t calls = FlightRing::records_max);
 
-/// The names in a ring for what its records hold as numbers.
+/// The names in a ring for the numbers in its records.
 struct FlightNames {
   const FlightRing& ring;
 
@@ -117,20 +117,21 @@ struct FlightNames {
   std::string bracketed_site(const FlightCall& call) const;
 };
 
-/// What is said of a rank whose ring nobody writes yet.
+/// The text for a rank into whose ring nobody writes yet.
 inline constexpr const char* no_communicator_text = "it has made no communicator yet";
-/// Says what the rank does whose ring is read at `now`: "in all_reduce #3 [train.cpp:42] for 7 s,
-/// waiting for rank 2", "computing for 12 s, after barrier #2 [train.cpp:40]", "in no call yet".
+/// A rank's activity by its ring, read at `now`: "in all_reduce #3 [train.cpp:42] for 7 s, waiting
+/// for rank 2", "computing for 12 s, after barrier #2 [train.cpp:40]", "in no call yet".
 std::string doing_text(const FlightRing& ring, const FlightLog& log, Clock::time_point now);
 
 /// The call that the rank is in; of several threads' calls, the one that waits for the longest.
 /// Null: none, as far as its record tells.
 const FlightCall* call_under_way(const FlightLog& log);
 
-/// What is seen of a rank that does as `text` says; `call` may be null.
+/// The value for a rank that does as `text` says; `call` may be null.
 SeenDoing seen_in(const FlightCall* call, std::string text);
 
-/// The process that records into the ring is stopped (SIGSTOP). False where that cannot be told.
+/// Whether the process that records into the ring is stopped (SIGSTOP). False where that is not
+/// known.
 bool is_stopped(const FlightLog& log);
 
 }  // namespace dlaunch

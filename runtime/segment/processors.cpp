@@ -76,7 +76,8 @@ std::optional<Limit> limit_v1(const std::string& directory) {
   return quota && period ? limit_of(directory, *quota, *period) : std::nullopt;
 }
 
-/// A cgroup has one directory, and containers that see it under other names see its numbers.
+/// A cgroup's name for comparison: its directory's numbers, which containers that see it under
+/// other names see, too.
 std::string name_of(const std::string& directory) {
   struct stat status {};
   if (::stat(directory.c_str(), &status) != 0) return "";
@@ -142,7 +143,7 @@ std::optional<int> number_from(std::string_view text) {
   return value;
 }
 
-/// Masks that have cores in common, directly or by others, belong together.
+/// Groups masks that have cores in common, directly or through others.
 class Neighbourhoods {
  public:
   explicit Neighbourhoods(std::span<const Tenants> tenants) : first_(tenants.size()) {
@@ -171,7 +172,7 @@ class Neighbourhoods {
     for (const auto& [of, width] : widths) cores_[find(of)] += width;
   }
 
-  /// Whether more ranks than cores are where this one is, as far as its cores are known.
+  /// Whether this one's neighbourhood has more ranks than cores, as far as its cores are known.
   bool is_crowded(std::size_t i) {
     const auto cores = cores_.find(find(i));
     return cores != cores_.end() && ranks_[find(i)] > cores->second;

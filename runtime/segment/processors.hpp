@@ -23,9 +23,9 @@ struct Processors {
   /// Names the cgroup with that quota, the same for all processes of this host; empty without one.
   std::string quota_of = {};
 
-  /// How many may be at work at once; a part of one is one, and at least one there is.
+  /// How many ranks may be at work at once: a fraction counts as one, and the least is one.
   int usable() const noexcept;
-  /// Whether so many ranks must share them.
+  /// Whether so many ranks must share the processors.
   bool oversubscribed_by(int ranks) const noexcept { return ranks > usable(); }
 
   bool operator==(const Processors&) const = default;
@@ -44,16 +44,18 @@ struct Tenants {
   int ranks = 1;
   Processors processors;
 };
-/// Tells which of them must share processors: their masks, with those that have cores in common,
-/// hold fewer cores than there are ranks, or a cgroup gives fewer to all that are in it. Pure.
+/// Finds the ranks that must share processors: their masks, joined with those that have cores in
+/// common, hold fewer cores than there are ranks, or a cgroup grants fewer to all ranks in it.
+/// Pure.
 std::vector<bool> find_crowded(std::span<const Tenants> of_host);
 
-/// The mask and the quota as one word, "0-3,8/1500@25:77", with the quota in thousandths
-/// of a processor, and back; what is none reads as one processor of which nothing is known. Pure.
+/// The mask and the quota as one word, "0-3,8/1500@25:77", with the quota in thousandths of a
+/// processor, and back; any other word reads as one unknown processor. Pure.
 std::string to_text(const Processors& processors);
 Processors processors_from(std::string_view text);
 
-/// Pure: "200000", "100000" are two processors; "max", "-1" and nonsense limit nothing.
+/// The processors of a quota and its period: "200000", "100000" are two; "max", "-1" and nonsense
+/// limit nothing. Pure.
 std::optional<double> quota_of(std::string_view quota_us, std::string_view period_us);
 
 }  // namespace dlaunch

@@ -11,7 +11,7 @@ bool allow_remote_barriers() noexcept {
 }
 
 void remote_barrier() noexcept {
-  // It cannot fail in a process that was allowed to register.
+  // The call cannot fail in a process that was allowed to register.
   static_cast<void>(::syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0));
 }
 

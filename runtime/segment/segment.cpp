@@ -56,7 +56,7 @@ unique_fd new_memfd() {
   return fd;
 }
 
-/// A limit on the size of files counts here, too, and is asked about first: who exceeds it gets a
+/// A limit on the size of files counts here, too. It is read first, since exceeding it raises
 /// SIGXFSZ, which would end us.
 std::size_t file_bytes_max() {
   rlimit limit{};
@@ -66,7 +66,7 @@ std::size_t file_bytes_max() {
 
 }  // namespace
 
-/// In the first page or pages, followed by the world ranks.
+/// The head, in the first page or pages, followed by the world ranks.
 struct Segment::Header {
   std::uint64_t magic;
   std::uint32_t layout;
@@ -157,8 +157,8 @@ std::shared_ptr<Segment> Segment::adopt(unique_fd fd) {
   void* base =
       ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd.get(), 0);
   if (base == MAP_FAILED) throw failed("mmap");
-  // A core of this much address space would take long to write, while the others wait for the news;
-  // where the advice is not taken, that is all.
+  // Keeps this much address space out of core files, which would take long to write while others
+  // wait for the news. If the kernel does not take the advice, nothing else is lost.
   static_cast<void>(::madvise(base, bytes, MADV_DONTDUMP));
   return std::shared_ptr<Segment>(new Segment(std::move(fd), static_cast<std::byte*>(base), bytes));
 }
@@ -215,7 +215,7 @@ Ring& Segment::ring(std::size_t set, int to, int from) noexcept {
 
 bool RankBlock::post(std::uint64_t key, std::uint64_t value, std::uint32_t reader_count) noexcept {
   for (Notice& notice : notices) {
-    // Other threads of the rank post, too: whoever makes it not 0 has the place.
+    // Other threads of the rank post, too: the one that changes it from 0 has the place.
     std::uint32_t none = 0;
     if (!notice.readers.compare_exchange_strong(none, reader_count)) continue;
     notice.value.store(value);

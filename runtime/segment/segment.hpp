@@ -15,7 +15,8 @@
 
 namespace dlaunch {
 
-/// Two of these never share a cache line, nor the pair of lines that is fetched at once.
+/// The alignment at which two items share neither a cache line nor the pair of lines that is
+/// fetched at once.
 constexpr std::size_t line_pair_bytes = 128;
 
 /// The ranks that a segment is for. A plain value.
@@ -24,7 +25,7 @@ struct SegmentPlan {
   std::uint64_t epoch = 0;
   std::vector<std::int32_t> world_ranks;  ///< Those of the node's local ranks, in their order.
   bool oversubscribed = false;            ///< More ranks than processors they may use.
-  /// For each rank; 0: as much as is sensible. Memory counts only when it is written.
+  /// The arena of each rank; 0: a sensible size. Memory counts only when it is written.
   std::size_t arena_bytes = 0;
 };
 
@@ -33,24 +34,24 @@ constexpr std::size_t segment_ranks_max = 4096;
 /// later ones do without. They are address space, and memory only where something is written.
 constexpr std::size_t ring_sets = 4;
 
-/// The block in which a rank tells the others of its node, and is told by them.
+/// A rank's block, through which it and the others of its node tell each other small things.
 struct RankBlock {
-  /// A bit for each of the rank's bells behind which somebody sleeps, or is about to; whoever
-  /// has something for the rank rings them.
+  /// A bit for each of the rank's bells behind which a thread sleeps, or is about to. A rank that
+  /// has something for this one rings them.
   alignas(line_pair_bytes) std::atomic<std::uint32_t> asleep;
   /// Not 0 as soon as the rank has mapped the segment and will use it.
   static constexpr std::uint32_t plain = 1, with_remote_barriers = 2;
   std::atomic<std::uint32_t> attached;
 
-  /// The process that lends memory of messages: `number`, which no other knows, lies there at
-  /// `address`. `pid` is written last, and 0 as long as it lends nothing.
+  /// The process that lends memory of messages. To recognise it, `number`, which no other process
+  /// knows, lies in it at `address`. `pid` is written last; it is 0 as long as nothing is lent.
   struct Lender {
     std::atomic<std::int32_t> pid;
     std::atomic<std::uint64_t> address, number;
   };
   Lender lender;
 
-  /// This rank's word to some others, each of which reads it once: a number under a key.
+  /// A message of this rank to some others, each of which reads it once: a number under a key.
   struct Notice {
     std::atomic<std::uint64_t> key;  ///< 0: free. Written last.
     std::atomic<std::uint64_t> value;
@@ -64,12 +65,12 @@ struct RankBlock {
   /// For one of the readers; nullopt if it is not there yet.
   std::optional<std::uint64_t> read(std::uint64_t key) noexcept;
 
-  /// How it stands with the rings that it reads, in each set.
+  /// The state of the rings that the rank reads, for each set.
   struct Reader {
-    /// A bit for each local rank that has begun to write to it, so that it need not look at the
-    /// rings of all.
+    /// A bit for each local rank that has begun to write to it, so that it need not look at all
+    /// rings.
     alignas(line_pair_bytes) std::atomic<std::uint64_t> writers[segment_ranks_max / 64];
-    /// 1 as soon as it reads them no more.
+    /// 1 once it reads them no more.
     std::atomic<std::uint32_t> ended;
   };
   Reader readers[ring_sets];
@@ -82,7 +83,8 @@ struct RankBlock {
 struct Ring {
   static constexpr std::size_t capacity = 256u << 10;
   static constexpr std::uint64_t closed = std::uint64_t{1} << 63;
-  // Marks in `loans`: the payload of the last one is wanted by the ring; and of all to come.
+  // Marks in `loans`: the last payload (declined), or all further ones (refused), should come
+  // through the ring.
   static constexpr std::uint64_t declined = std::uint64_t{1} << 62;
   static constexpr std::uint64_t refused = std::uint64_t{1} << 63;
   alignas(line_pair_bytes) std::atomic<std::uint64_t> written;
@@ -131,7 +133,7 @@ class Segment {
   std::optional<std::uint64_t> allocate(int local, std::size_t bytes);
   /// Frees what allocate returned to this process.
   void free(int local, std::uint64_t offset) noexcept;
-  /// The same as soon as `users`, which lies in what is freed, is 0: looked at by allocate.
+  /// Frees it once `users`, which lies in the freed memory itself, is 0; allocate checks that.
   void free_when_unused(int local, std::uint64_t offset, const std::atomic<std::uint32_t>& users);
   std::byte* at(std::uint64_t offset) const noexcept { return base_ + offset; }
   /// The place of these bytes in the segment; nullopt if they are not all in its arenas.
@@ -142,7 +144,7 @@ class Segment {
   struct Places {
     std::size_t blocks, flights, rings, arenas, end;
   };
-  /// Only one process allocates, so this is not in the memory itself.
+  /// Kept outside of the shared memory, since only one process allocates.
   struct Arena {
     std::mutex mutex;
     std::map<std::uint64_t, std::size_t> free, used;  ///< Offset to length.

@@ -34,7 +34,8 @@ void Wakeup::clear() noexcept {
   }
 }
 
-/// Without a name the bit is not this bell's: another mesh of the rank may sleep behind it.
+/// Without a name the bit does not belong to this bell: another mesh of the rank may sleep behind
+/// it.
 void Wakeup::lie_down() noexcept {
   if (!has_name_) return;
   segment_->rank(local_).asleep.fetch_or(1u << static_cast<unsigned>(bell_));
@@ -48,7 +49,7 @@ void Wakeup::get_up() noexcept {
 void Wakeup::ring_if_asleep(int local) noexcept {
   auto& asleep = segment_->rank(local).asleep;
   if (asleep.load() == 0 || !socket_) return;
-  // The process that takes the bits rings.
+  // The process that clears the bits rings the bells.
   for (std::uint32_t bells = asleep.exchange(0); bells != 0; bells &= bells - 1) {
     const Address to = address_of(*segment_, local, std::countr_zero(bells));
     const char ring = 0;

@@ -10,11 +10,10 @@ namespace dlaunch {
 
 /// Wakes ranks of a node that sleep in poll(2): each has a datagram socket under an abstract name
 /// made of the segment's id, its local rank, and which of the rank's bells it is. A futex would not
-/// do: a sleeping rank waits for its connections and for its agent's news at the same time.
-/// Ringing costs a system call; it is done only for a rank whose RankBlock says that it sleeps.
-/// Anyone on the host who knows the random id could ring, too: a rank that was woken for nothing
-/// looks and goes to sleep again. lie_down and get_up are for one thread at a time, ringing for
-/// any.
+/// do, since a sleeping rank waits for its connections and for its agent's news at the same time.
+/// Ringing costs a system call; it is done only for a rank whose RankBlock says that it sleeps. Any
+/// process on the host that knows the random id could ring, too: a rank that was woken for nothing
+/// looks, and sleeps again. lie_down and get_up are for one thread at a time, ringing is for any.
 class Wakeup {
  public:
   static constexpr int bells_max = 32;

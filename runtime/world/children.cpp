@@ -21,18 +21,19 @@
 namespace dlaunch {
 namespace {
 
-/// If a child cannot be polled, it is looked at so often.
+/// How often a child that cannot be polled is examined.
 constexpr auto look_interval = std::chrono::milliseconds(5);
-/// Less than a pipe takes at once, so that a child never waits for its parent to read.
+/// The longest text: less than a pipe takes at once, so that a child never waits for its parent to
+/// read.
 constexpr std::size_t report_bytes_max = 4000;
 
-/// In the child: what ended it, for the parent.
+/// In the child: writes for the parent what ended it.
 void write_report(int fd, int code, std::string_view text) {
   Bytes report;
   ByteWriter writer(report);
   writer.integer(static_cast<std::int32_t>(code));
   writer.raw(as_bytes(text.substr(0, report_bytes_max)));
-  // If this fails, the exit code must speak for itself.
+  // If this fails, the parent has only the exit code.
   static_cast<void>(!::write(fd, report.data(), report.size()));
 }
 
@@ -78,7 +79,7 @@ void Children::start(int rank, const std::function<int()>& program) {
     throw Error(Errc::internal, "cannot open a pipe: " + errno_text(errno));
   }
   unique_fd read_end(pipe_ends[0]), write_end(pipe_ends[1]);
-  // Text that stdio has buffered must come out once, not once in each process.
+  // Text that stdio has buffered must be printed once, not once by each process.
   std::fflush(nullptr);
   const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
@@ -88,7 +89,7 @@ void Children::start(int rank, const std::function<int()>& program) {
   if (pid == 0) {
     ::setpgid(0, 0);
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (::getppid() != parent) ::_exit(1);  // It ended before the signal was asked for.
+    if (::getppid() != parent) ::_exit(1);  // The parent ended before the signal was requested.
     for (Child& sibling : living_) {
       sibling.pidfd.reset();
       sibling.report.reset();
@@ -115,7 +116,7 @@ std::optional<ChildEnd> Children::reap(Child& child, bool block) {
   end.pid = child.pid;
   if (rc == 0 && info.si_pid == 0) return std::nullopt;
   if (rc == 0) {
-    // While it is not reaped its number is still its own, and so is the group's.
+    // Until it is reaped, its number and its group's cannot become another process's.
     ::kill(-child.pid, SIGKILL);
     ::waitid(P_PID, static_cast<id_t>(child.pid), &info, WEXITED);
     if (info.si_code == CLD_EXITED) {

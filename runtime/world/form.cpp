@@ -16,7 +16,7 @@
 namespace dlaunch {
 namespace {
 
-/// All ranks of a host have passed a barrier before they wait for each other.
+/// How long ranks of a host wait for each other, after all have passed a barrier.
 constexpr auto meeting_wait = std::chrono::seconds(5);
 
 std::string member_key(int rank) { return "member/" + std::to_string(rank); }
@@ -26,15 +26,14 @@ Bytes bytes_of(std::string_view text) {
   return Bytes(view.begin(), view.end());
 }
 
-/// Every rank on the processors of a host appends its line there; where no kernel is told from
-/// another, every rank under its host's name.
+/// The key to which every rank on a host's processors appends its line; where /proc does not
+/// identify the kernel, the key has the host's name.
 std::string kernel_key(const std::string& hostname) {
   const std::string kernel = kernel_id();
   return "host/" + (kernel.empty() ? hostname : kernel);
 }
 
-/// A rank that has the name of another host, but is not on it, has another number, and the other
-/// way round.
+/// A rank's place: its host's id and name together, since two hosts may share either of them.
 std::string place_name(const std::string& host, const std::string& hostname) {
   return host + "/" + hostname;
 }
@@ -76,7 +75,8 @@ void publish(JobStore& store, MemberLink& link, const Joining& joining) {
   store.multi_set(keys, values);
 }
 
-/// Before the barrier, which lets nobody look up: rank 0 tells once who has not come.
+/// Waits for the members' keys before the barrier, during which nothing can be said: rank 0 says
+/// once which ranks have not come.
 void await_members(JobStore& store, const Joining& joining) {
   const int size = joining.place.info.size;
   const Notice notice = waiting_notice(joining, "all ranks");
@@ -91,7 +91,7 @@ void await_members(JobStore& store, const Joining& joining) {
   }
 }
 
-/// From what all have published.
+/// Derives it from the keys that all have published.
 void find_place(JobStore& store, WorldInfo& info) {
   std::vector<std::string> hosts;
   for (const auto& value : read_members(store, info.size)) {
@@ -101,7 +101,7 @@ void find_place(JobStore& store, WorldInfo& info) {
   place_by_hosts(hosts, info);
 }
 
-/// The error to throw where forming failed with `error`: whoever hosts the store knows more.
+/// The error to throw if forming failed with `error`; the store's host may know a better one.
 Error forming_error(MemberLink& link, JobStore& store, const Joining& joining, const Error& error) {
   // The host's last words may still wait behind a connection that broke while we were sending.
   if (error.errc() == Errc::peer_lost) link.read_last_words();

@@ -38,7 +38,7 @@ World init_from_agent(const Environment& environment, const InitOptions& options
   return form_world(link, std::move(joining));
 }
 
-/// torchrun keeps a store of its own on MASTER_PORT, where rank 0 would have to listen.
+/// torchrun has its own store on MASTER_PORT, where rank 0 would have to listen.
 void refuse_torchrun_port(const Environment& environment) {
   const auto found = environment.find("TORCHELASTIC_USE_AGENT_STORE");
   if (found == environment.end() || found->second != "True") return;

@@ -13,8 +13,8 @@
 #include <string>
 #include <string_view>
 
-/// The ways into a world, one for each kind of init URL. Each yields a link to whoever hosts the
-/// store and fills in what it learned; `form_world` does what all have in common.
+/// The ways into a world, one for each kind of init URL. Each returns a link to the store's host
+/// and fills in what it has learned; `form_world` does the common rest.
 namespace dlaunch {
 
 /// A rank on its way in.
@@ -23,7 +23,7 @@ struct Joining {
   Clock::time_point deadline;
   InitOptions options;
   std::string mesh_host = "127.0.0.1";  ///< This rank's data plane listens there, if it must bind.
-  /// There is no agent, nor a parent, that could hand out what the ranks of a host share.
+  /// Whether neither an agent nor a parent could hand out what ranks of a host share.
   bool by_hand = false;
   std::string table;  ///< As DLAUNCH_TABLE names it (table_file.hpp); empty: none.
   /// Rank 0 of file://: removes the meeting file when it is let go of.

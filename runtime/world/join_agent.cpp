@@ -15,8 +15,7 @@ constexpr const char* agent_name = "DLAUNCH_WORKER_AGENT";
 std::optional<std::string> why_not_control(int fd) {
   const int flags = ::fcntl(fd, F_GETFD);
   if (flags < 0) return "closed on the way to this process";
-  // A descriptor that came through exec cannot have the flag: this one was opened later, or adopted
-  // before.
+  // An inherited descriptor cannot have the flag: this one was opened later, or adopted before.
   if ((flags & FD_CLOEXEC) != 0) return "in use for something else";
   struct stat status {};
   if (::fstat(fd, &status) != 0 || !S_ISSOCK(status.st_mode)) return "not a socket";
@@ -45,7 +44,7 @@ unique_fd adopt_control(const Environment& environment, std::string& why) {
   return unique_fd(fd);
 }
 
-/// Whether another way in could fare better than one that ended like this.
+/// Whether another way in may succeed after this error.
 bool is_worth_another_try(Errc code) {
   return code == Errc::peer_lost || code == Errc::unreachable;
 }

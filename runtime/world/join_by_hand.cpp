@@ -14,11 +14,11 @@
 namespace dlaunch {
 namespace {
 
-/// A busy port is asked who holds it for this long.
+/// How long we ask a busy port who holds it.
 constexpr auto ask_wait = std::chrono::seconds(2);
-/// A listener where a file says is no store of ours if it is silent for so long.
+/// A listener at a file's address is no store of ours if it is silent for so long.
 constexpr auto meeting_wait = std::chrono::seconds(10);
-/// A rank that waits for longer is told for what.
+/// The wait after which a rank is told what it waits for.
 constexpr auto notice_after = std::chrono::seconds(3);
 constexpr auto look_pause_first = std::chrono::milliseconds(2);
 constexpr auto look_pause_max = std::chrono::milliseconds(100);
@@ -34,16 +34,16 @@ std::optional<std::string> rank_zero_at(const Address& address) {
     store::Client client(
         connect_tcp(address, deadline), std::move(options),
         [](const wire::FrameHeader&, BytesView, std::vector<unique_fd>) {}, deadline);
-    // It may be about to come to its own store.
+    // That rank 0 may be just about to reach its own store.
     const auto presence = presence_from(as_text(client.wait("member/0", deadline)));
     if (!presence) return std::nullopt;
     return "pid " + std::to_string(presence->pid) + " on " + presence->hostname;
   } catch (const Error&) {
-    return std::nullopt;  // Not a store, or not one that answers: the port's owner must do.
+    return std::nullopt;  // It is no store, or a silent one: the port's owner has to be enough.
   }
 }
 
-/// The ranks that have come to another rank 0 learn of this one: its host refuses it, and says so.
+/// Tells the other rank 0's host, which refuses us, so that its ranks learn of this second rank 0.
 void claim_rank_zero(const Address& address, const WorldInfo& info, const std::string& job) {
   const auto deadline = deadline_after(ask_wait);
   try {
@@ -54,7 +54,7 @@ void claim_rank_zero(const Address& address, const WorldInfo& info, const std::s
         connect_tcp(address, deadline), std::move(options),
         [](const wire::FrameHeader&, BytesView, std::vector<unique_fd>) {}, deadline);
   } catch (const Error&) {
-    // Refused, as it should be.
+    // It was refused, as expected.
   }
 }
 
@@ -119,7 +119,7 @@ std::shared_ptr<MemberLink> reach_store(Joining& joining, unique_fd connected,
   return link;
 }
 
-/// All that a rank that waits for the file knows about why it waits.
+/// Why a rank waits for the file, as far as it knows.
 struct Search {
   std::string path;
   std::string why;  ///< Empty: no file was seen.

@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::uint64_t own_client = 1;
 
-/// Lets the one client in, and keeps what is answered to it.
+/// Lets the one client in, and keeps the answers for it.
 struct OneClient final : store::Host, store::Outbox {
   std::variant<wire::Welcome, Refusal> admit(store::ConnectionId, const wire::Hello&) override {
     return wire::Welcome{};
@@ -40,8 +40,8 @@ struct OneClient final : store::Host, store::Outbox {
   Bytes answers;
 };
 
-/// A session of the native protocol, called under a lock. A caller that waits for its own
-/// deadline lets the session answer whatever is due.
+/// A session of the native protocol, called under a lock. A caller whose deadline passes makes the
+/// session answer everything that is due.
 class InProcess final : public store::Carrier {
  public:
   InProcess() {

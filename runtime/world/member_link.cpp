@@ -36,8 +36,8 @@ bool is_drained(int fd) {
 
 }  // namespace
 
-/// The news that the other side has pushed. Shared with the client's callback, which may outlive a
-/// link that a forked child lets go of.
+/// The messages that the other side has pushed. Shared with the client's callback, which may
+/// outlive the link in a forked child.
 struct MemberLink::News {
   explicit News(int of_rank) : rank(of_rank) {}
 
@@ -45,7 +45,7 @@ struct MemberLink::News {
   std::mutex mutex;
   bool granted = false;
   unique_fd listener;
-  unique_fd segment_fd;  ///< Granted, and not mapped yet.
+  unique_fd segment_fd;  ///< Granted but not mapped yet.
   std::shared_ptr<Segment> segment;
   std::optional<Key> data_key;
   std::vector<PeerLoss> losses;
@@ -115,7 +115,7 @@ MemberLink::MemberLink(unique_fd connected, Options options, std::unique_ptr<Ran
   map_segment();
 }
 
-/// A rank that cannot map what its neighbours map goes on without it.
+/// A rank that cannot map the memory goes on without it.
 void MemberLink::map_segment() {
   unique_fd granted;
   {
@@ -147,8 +147,8 @@ MemberLink::~MemberLink() {
   if (unwinding) ::shutdown(client_->fd(), SHUT_RDWR);  // An end without a goodbye is a loss.
   client_.reset();
   if (!host_) return;
-  // After an error the others have been told by now; what rank 0 left for them in the store, the
-  // reason perhaps, stays readable for a moment.
+  // After an error the others have been told by now. The store stays readable for a moment, since
+  // rank 0 may have left the reason there.
   host_->await_departures(deadline_after(unwinding ? last_words_wait : options_.linger));
 }
 
@@ -201,7 +201,7 @@ void MemberLink::read_last_words() noexcept {
   try {
     client_->dispatch();
   } catch (const Error&) {
-    // That it is broken is known.
+    // The connection is already known to be broken.
   }
 }
 
@@ -239,7 +239,7 @@ void MemberLink::report(const Error& error, const Claim& claim) noexcept {
     client_->tell(wire::Type::report,
                   wire::payload_of(wire::Report{error.errc(), claim, error.what()}));
   } catch (const std::bad_alloc&) {
-    // A report that cannot be written only lets the agent's grace run its full length.
+    // If the report cannot be written, the agent's grace just runs its full length.
   }
 }
 
@@ -252,7 +252,7 @@ void MemberLink::inquire(const std::vector<int>& ranks) noexcept {
     question.ranks.resize(std::min(question.ranks.size(), wire::inquired_ranks_max));
     client_->tell(wire::Type::inquire, wire::payload_of(question));
   } catch (const std::bad_alloc&) {
-    // If we cannot ask, there is no answer.
+    // If we cannot ask there is no answer.
   }
 }
 
@@ -294,7 +294,7 @@ void MemberLink::drain_output(Clock::time_point deadline) {
   std::fflush(stderr);
   std::cout.flush();
   if (!options_.is_agent) return;
-  // The kernel tells nobody when a pipe has run empty, so this asks, less and less often.
+  // The kernel does not report when a pipe has become empty, so this looks, less and less often.
   auto pause = std::chrono::duration_cast<std::chrono::microseconds>(drain_pause_first);
   for (const int fd : {STDOUT_FILENO, STDERR_FILENO}) {
     if (!is_pipe(fd)) continue;

@@ -17,9 +17,9 @@
 
 namespace dlaunch {
 
-/// A member's connection to whoever hosts its store: Membership over store::Client. It belongs to
-/// the process that made it: a forked child must not talk on the parent's connection, and every
-/// call of one throws Error{misuse}.
+/// A member's connection to the host of its store: Membership over store::Client. It belongs to the
+/// process that made it: a forked child must not talk on the parent's connection, and every call of
+/// one throws Error{misuse}.
 ///
 /// Destroyed in the course of events, it says goodbye; destroyed while an exception unwinds, it
 /// breaks off, so that the others learn of a loss.
@@ -28,7 +28,7 @@ class MemberLink final : public Membership {
   struct Options {
     wire::Hello hello;
     std::string peer_name;     ///< "the agent", "rank 0's store at h:p".
-    Notice notice{};           ///< To whoever waits for its first word.
+    Notice notice{};           ///< Shown while its first word is awaited.
     bool is_agent = false;     ///< The other side reads our stdout and stderr.
     Clock::duration linger{};  ///< How long a hosting rank waits for the others' goodbyes.
   };
@@ -44,10 +44,10 @@ class MemberLink final : public Membership {
   std::optional<std::string> local_host() const;
   bool is_agent() const noexcept { return options_.is_agent; }
   void tell_ready() noexcept;
-  /// The world cannot form: asks the host to tell all, and returns what it says to everyone, or
-  /// `sentence` when it does not answer.
+  /// The world cannot form: asks the host to tell all members. Returns the host's sentence for
+  /// everyone, or `sentence` if it does not answer.
   Error give_up(Errc code, const std::string& sentence);
-  /// Takes up what has arrived on a connection that is broken.
+  /// Reads the messages that have arrived on a broken connection.
   void read_last_words() noexcept;
   /// An abort that has arrived, as the error to throw in place of a broken connection's.
   std::optional<Error> aborted() const;

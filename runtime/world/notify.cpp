@@ -13,7 +13,7 @@
 namespace dlaunch {
 namespace {
 
-/// The launcher reads no longer ones.
+/// The longest notice that the launcher reads.
 constexpr std::chrono::milliseconds time_max = std::chrono::hours(24 * 365);
 
 /// A line into the launcher's pipe, which takes it whole or not at all. True also where the pipe is
@@ -22,7 +22,7 @@ bool notify(std::string_view line, bool may_drop) noexcept {
   const char* path = std::getenv("DLAUNCH_WORKER_NOTIFY");
   if (path == nullptr || *path == '\0') return false;
   const int saved = errno;
-  // Not waited for: without a reader, which is the launcher, there is nothing to be told.
+  // Opening does not wait for a reader: without the launcher there is nobody to be told.
   const int pipe = ::open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
   bool told = false;
   if (pipe >= 0) {

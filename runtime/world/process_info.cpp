@@ -38,7 +38,7 @@ std::string ProcessInfo::to_json(int indent) const {
   json["local_rank"] = local_rank;
   json["hostname"] = hostname;
   json["process_id"] = process_id;
-  // A host name with bytes that are no UTF-8 is shown with replacement marks, not an exception.
+  // Bytes of a host name that are not UTF-8 become replacement marks instead of an exception.
   return json.dump(indent, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 

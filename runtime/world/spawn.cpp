@@ -26,14 +26,15 @@ namespace {
 
 constexpr int count_max = 1024;
 
-/// In the child: what a launcher would have put into its environment.
+/// In the child: sets the variables that a launcher would have set.
 void write_environment(const WorldInfo& info, int control) {
-  ::unsetenv("DLAUNCH_WORKER_AGENT");  // That one knows the parent.
+  ::unsetenv("DLAUNCH_WORKER_AGENT");  // That agent knows the parent.
   for (const auto& [name, value] : environment_of(info)) {
     ::setenv(name.c_str(), value.c_str(), 1);
   }
   ::setenv("DLAUNCH_WORKER_CONTROL", std::to_string(control).c_str(), 1);
-  ::fcntl(control, F_SETFD, 0);  // As after exec: what has the flag is not taken for inherited.
+  // As after exec: a descriptor with the flag would not count as inherited.
+  ::fcntl(control, F_SETFD, 0);
 }
 
 WorldInfo info_of(int rank, int count, const std::string& job, const Address& master) {
@@ -55,7 +56,7 @@ SegmentPlan segment_plan(int count, const std::string& job) {
   return plan;
 }
 
-/// Time for the last report, which may still wait to be read.
+/// The time for the last reports, which may still be unread.
 constexpr auto reports_wait = std::chrono::seconds(1);
 
 struct Ended {
@@ -63,7 +64,7 @@ struct Ended {
   Clock::time_point when;
 };
 
-/// Those that ended by themselves, in order.
+/// The ranks that ended by themselves, in order.
 using Ends = std::vector<Ended>;
 
 SpawnError error_of(const Verdict& verdict, const Ends& ends, int count) {
@@ -89,7 +90,7 @@ void tell(RankHost& host, const ChildEnd& end, const std::string& hostname) {
   host.tell_lost({end.rank, hostname, cause, !end.is_failure()}, end.is_failure());
 }
 
-/// Waits for all; their ends, up to where the others were told to end.
+/// Waits for all; returns the ends up to the point where the rest were told to end.
 Ends wait_for_all(Children& children, RankHost& host, const SpawnOptions& options) {
   const std::string hostname = own_hostname();
   Ends ends;
@@ -111,12 +112,12 @@ Ends wait_for_all(Children& children, RankHost& host, const SpawnOptions& option
   return ends;
 }
 
-/// By what the ranks reported; one that could not even join was told what all were told.
+/// The facts, from the ranks' reports. A rank that could not even join was told the same as all.
 Facts facts_of(const Ends& ends, RankHost& host) {
   Facts facts;
   const auto claims = host.claims();
   const auto forming = host.forming_claim();
-  std::vector<int> left;  // So far; the first of them, where they are many.
+  std::vector<int> left;  // The first ranks that have left so far.
   for (const auto& [end, when] : ends) {
     if (!end.is_failure()) {
       facts.add_left(end.rank);
@@ -130,7 +131,7 @@ Facts facts_of(const Ends& ends, RankHost& host) {
     fact.signal = end.signal;
     fact.when = when;
     const auto claim = claims.find(end.rank);
-    // One that came later was turned away for the same.
+    // A rank that came later was turned away for the same reason.
     const bool was_told = end.errc == Errc::peer_lost || end.errc == Errc::timeout ||
                           end.errc == Errc::unreachable || end.errc == Errc::refused;
     if (claim != claims.end()) {
@@ -138,12 +139,12 @@ Facts facts_of(const Ends& ends, RankHost& host) {
     } else if (forming && was_told) {
       fact.claim = forming;
     } else if (end.errc == Errc::peer_lost || end.errc == Errc::aborted) {
-      // It knows no name.
+      // The rank could not name the lost one.
       fact.claim = Claim{.fault = Fault::lost, .ranks = left};
     }
     facts.ranks.emplace(end.rank, std::move(fact));
   }
-  // Those that were ended may have said something before.
+  // Ranks that we ended may have reported before.
   for (const auto& [rank, claim] : claims) {
     if (facts.ranks.contains(rank) || facts.has_left(rank)) continue;
     Fact fact;
@@ -154,8 +155,8 @@ Facts facts_of(const Ends& ends, RankHost& host) {
   return facts;
 }
 
-/// When all have ended: they made calls from which each returned, without noticing that they did
-/// not agree.
+/// The error, once all have ended, if they made calls that differed and returned without noticing
+/// it.
 std::optional<SpawnError> disagreement_of(RankHost& host) {
   const auto segment = host.segment();
   if (!segment) return std::nullopt;

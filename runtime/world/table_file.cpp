@@ -18,7 +18,7 @@ namespace dlaunch {
 namespace {
 
 constexpr const char* key = "table";
-/// Before what is in the store: a table, or why there is none.
+/// The first byte of the store's value: it holds a table, or why there is none.
 constexpr char has_table = '+', has_reason = '!';
 
 struct CloseFile {
@@ -33,7 +33,7 @@ std::variant<std::string, Unreadable> read_table(const std::string& path) {
   const std::unique_ptr<std::FILE, CloseFile> file(std::fopen(path.c_str(), "re"));
   if (file == nullptr) return Unreadable{errno_text(errno)};
   struct stat status {};
-  // A pipe might never end, or never begin.
+  // A pipe might never end, or have no writer.
   if (::fstat(::fileno(file.get()), &status) != 0 || !S_ISREG(status.st_mode)) {
     return Unreadable{"it is not a file"};
   }

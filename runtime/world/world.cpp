@@ -17,15 +17,15 @@ constexpr auto look_interval = std::chrono::milliseconds(100);
 constexpr std::string_view done_mark = "done";
 constexpr std::string_view failed_mark = "failed ";
 
-/// One call of rank_zero_first: the ranks that take part and the keys they use.
+/// One call of rank_zero_first: its ranks and their keys.
 struct Turn {
   std::string name;
   int rank;
   int size;
-  int first_world_rank;  ///< -1: not known, a node's first rank is not numbered by the world.
+  int first_world_rank;  ///< -1: not known, as for a node's first rank.
 };
 
-/// The text of whatever is being thrown.
+/// The text of the exception being handled.
 std::string current_text() {
   try {
     throw;

@@ -9,7 +9,7 @@
 namespace dlaunch::algorithms {
 namespace {
 
-/// Pairs of messages under way at once. Ranks need not agree on it.
+/// The most pairs of messages under way at once. Ranks need not agree on it.
 constexpr std::size_t flights_max = 8;
 
 }  // namespace
@@ -35,8 +35,7 @@ void all_to_all_bruck(Mesh& mesh, const std::byte* in, std::byte* out, std::size
   const auto copy = [&](std::byte* to, const std::byte* from) {
     if (each > 0) std::memcpy(to, from, each);
   };
-  // held[i] is on its way to the rank i further; what came back from a rank i before takes its
-  // place.
+  // held[i] is the data for the rank i further; it is replaced by the data from the rank i before.
   std::vector<std::byte> held(ranks * each), outgoing(held.size()), incoming(held.size());
   const auto at = [&](std::vector<std::byte>& bytes, int i) {
     return bytes.data() + static_cast<std::size_t>(i) * each;

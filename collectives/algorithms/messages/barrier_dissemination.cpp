@@ -7,7 +7,7 @@
 namespace dlaunch::algorithms {
 namespace {
 
-/// More messages in a round cost the sender more than a round less saves.
+/// Messages in a round, plus one; more would cost the sender more than it saves rounds.
 constexpr int radix = 8;
 
 }  // namespace
@@ -16,12 +16,12 @@ void barrier_dissemination(Mesh& mesh) {
   const int n = mesh.size(), me = mesh.rank();
   Requests requests(mesh);
   for (int unit = 1; unit < n; unit *= radix) {
-    if (2 * unit >= n) {  // One other only, who may be had sooner by itself.
+    if (2 * unit >= n) {  // A single other rank needs no round of several.
       mesh.exchange((me - unit + n) % n, {}, (me + unit) % n, {});
       continue;
     }
     for (int distance = unit; distance < n && distance < radix * unit; distance += unit) {
-      // The way in which Bruck's algorithm sends, too: they share connections.
+      // The same direction as in Bruck's algorithm, so that both share connections.
       requests.recv((me + distance) % n, {});
       requests.send((me - distance + n) % n, {});
     }

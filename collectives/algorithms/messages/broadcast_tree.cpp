@@ -16,7 +16,7 @@ void broadcast_tree(Mesh& mesh, std::span<std::byte> data, int root) {
   if (places.mine != 0) {
     mesh.recv(places.rank_at(places.mine - places.mine / unit % radix * unit), data);
   }
-  // The farthest first: they have the most to do.
+  // The farthest children come first, since they have the most to do.
   Requests requests(mesh);
   for (unit /= radix; unit > 0; unit /= radix) {
     for (int digit = 1; digit < radix; ++digit) {

@@ -14,8 +14,8 @@ namespace dlaunch::algorithms {
 /// After D. Hensgen, R. Finkel, U. Manber: Two algorithms for barrier synchronization, 1988; rounds
 /// in each of which every rank tells those 1 to 7 times 8^k further.
 void barrier_dissemination(Mesh& mesh);
-/// The same, in which ranks tell something of one size on all of them: `heard` is given what came
-/// from a rank.
+/// The same rounds, in which each rank tells all others a piece of data; pieces have one size.
+/// `heard` gets the data of each rank.
 void tell_by_dissemination(Mesh& mesh, BytesView mine,
                            const std::function<void(int from, BytesView theirs)>& heard);
 
@@ -37,11 +37,11 @@ void reduce_tree(Mesh& mesh, BytesView in, std::byte* out, int root, const Reduc
 /// one arrives.
 void reduce_scatter_in_parts(Mesh& mesh, const ConstRankParts& in, std::byte* out,
                              const Reducer& reducer);
-/// The same, and the owners send each chunk they have reduced to all.
+/// The same, and the owners send each reduced chunk to all.
 void all_reduce_in_parts(Mesh& mesh, std::span<std::byte> data, const Reducer& reducer);
 /// Two ranks: each sends the other everything, and both reduce, a chunk while the next one arrives.
 void all_reduce_exchange(Mesh& mesh, std::span<std::byte> data, const Reducer& reducer);
-/// All raw data to all ranks, as all_gather_bruck does it; all reduce.
+/// All raw data goes to all ranks, as in all_gather_bruck, and all reduce.
 void all_reduce_bruck(Mesh& mesh, std::span<std::byte> data, const Reducer& reducer);
 /// Parts go round the ring, reduced at every rank, and then round once more. For freedom `any`.
 void all_reduce_ring(Mesh& mesh, std::span<std::byte> data, const Reducer& reducer);
@@ -49,12 +49,12 @@ void all_reduce_ring(Mesh& mesh, std::span<std::byte> data, const Reducer& reduc
 /// two ranks halve what they have left to reduce; then the parts come back the same way. For
 /// freedom `any`.
 void all_reduce_halving(Mesh& mesh, std::span<std::byte> data, const Reducer& reducer);
-/// In parts, which the root collects.
+/// Reduces in parts, which the root collects.
 void reduce_in_parts(Mesh& mesh, BytesView in, std::byte* out, int root, const Reducer& reducer);
 
 /// P. Sanders, J. L. Träff: Parallel prefix (scan) algorithms for MPI, 2006, the linear pipeline: a
-/// rank reduces its data onto what those before it came to and passes that on, in chunks. `ranks`:
-/// how many of them make this rank's result. For any freedom but none.
+/// rank reduces its data onto the result of the ranks before it and passes that on, in chunks.
+/// `ranks`: how many ranks make up this rank's result. For any freedom but none.
 void scan_chain(Mesh& mesh, BytesView in, std::byte* out, const Reducer& reducer, int ranks);
 
 /// A message between the root and each other rank. `all` is used on the root alone.

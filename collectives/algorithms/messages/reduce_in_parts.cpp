@@ -11,7 +11,7 @@ namespace {
 /// while the next arrives.
 constexpr std::size_t chunk_bytes_max = 256u << 10;
 constexpr std::size_t chunk_bytes_min = 16u << 10;
-/// What the chunks that arrive may take, beside the call's buffers.
+/// The most memory for arriving chunks, beside the call's buffers.
 constexpr std::size_t scratch_bytes_max = 16u << 20;
 
 /// Every rank's data for a part goes to the part's owner, chunk by chunk. While chunk k + 1 is on
@@ -30,13 +30,13 @@ class InParts {
     const auto others = static_cast<std::size_t>(std::max(n_ - 1, 1));
     chunk_ = reducer.whole(
         std::clamp(scratch_bytes_max / 2 / others / 64 * 64, chunk_bytes_min, chunk_bytes_max));
-    // One even if all parts are empty, so that the ranks compare their calls.
+    // There is one chunk even if all parts are empty, so that the ranks compare their calls.
     chunks_ = std::max<std::size_t>((in.offsets().longest() + chunk_ - 1) / chunk_, 1);
     room_ = n_ == 1 ? 0 : std::min(in.size(me_), chunk_);
     scratch_ = mesh.buffer_pool().take(2 * others * room_);
   }
 
-  /// `shared`: the places of all ranks' results, if everyone is to have them; it may be `in`.
+  /// `shared`: the places of all ranks' results, if every rank gets them; it may be `in`.
   void run(const RankParts* shared) {
     for (std::size_t k = 0; k <= chunks_; ++k) {
       if (k < chunks_) start(k);

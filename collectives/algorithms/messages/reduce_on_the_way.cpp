@@ -9,13 +9,13 @@
 namespace dlaunch::algorithms {
 namespace {
 
-/// Reduced while the next one arrives.
+/// The size of a chunk, which is reduced while the next one arrives.
 constexpr std::size_t chunk_bytes = 256u << 10;
-/// The same of a scan, in elements: a partial may be longer than what it stands for.
+/// The same for a scan, in elements, since partials may be longer than elements.
 constexpr std::size_t scan_chunk = 16u << 10;
 
-/// This rank's data as reduced so far, by places in `data`: there, if a partial is of the elements'
-/// type, else beside it.
+/// This rank's partial results, addressed by places in `data`. They lie there if partials have the
+/// elements' type, else in memory of their own.
 class Partials {
  public:
   Partials(Mesh& mesh, std::span<std::byte> data, const Reducer& reducer)
@@ -29,11 +29,11 @@ class Partials {
     const std::array<const std::byte*, 1> alone{data.data()};
     partials_.extend(nullptr, alone, begin_, count);
   }
-  /// What stands for the data's bytes from `begin` to `end`.
+  /// The partials for the data's bytes from `begin` to `end`.
   std::span<std::byte> of(std::size_t begin, std::size_t end) const {
     return {begin_ + scaled(begin), scaled(end) - scaled(begin)};
   }
-  /// How many bytes stand for so many of the data.
+  /// The bytes of the partials for so many bytes of data.
   std::size_t scaled(std::size_t bytes) const {
     return bytes / fold_.element_bytes() * partials_.element_bytes();
   }
@@ -41,7 +41,7 @@ class Partials {
     const std::array<const std::byte*, 2> both{left, right};
     partials_.joining()(both, out.data(), out.size() / partials_.element_bytes());
   }
-  /// A chunk of what stands for elements.
+  /// The size of a chunk of partials.
   std::size_t chunk() const { return partials_.joining().whole(chunk_bytes); }
   void finish(std::size_t begin, std::size_t end, std::byte* out) const {
     partials_.finish(of(begin, end).data(), out, (end - begin) / fold_.element_bytes(), ranks_);
@@ -93,8 +93,8 @@ void fold_round_ring(Mesh& mesh, const Partials& partials, const Offsets& parts)
   }
 }
 
-/// Neighbours in pairs, so that as many ranks as a power of two go on: `place` among them, -1 for
-/// whoever has given its data to the next rank.
+/// Pairs of neighbours, so that a power of two of ranks goes on. `place` is this rank's among them;
+/// -1 if it has given its data to the next rank.
 struct PowerOfTwo {
   explicit PowerOfTwo(const Mesh& mesh)
       : size(static_cast<int>(std::bit_floor(static_cast<unsigned>(mesh.size())))),
@@ -167,7 +167,7 @@ void scan_chain(Mesh& mesh, BytesView in, std::byte* out, const Reducer& reducer
   PartialReducer partials(reducer);
   const std::size_t element = reducer.element_bytes(), partial = partials.element_bytes();
   const std::size_t count = in.size() / element;
-  // What comes for one chunk while another is reduced, and what goes.
+  // Memory for an arriving chunk while another is reduced, and for a leaving one.
   const std::size_t room = std::min(scan_chunk, count) * partial;
   const auto memory = mesh.buffer_pool().take(3 * room);
   const std::array<std::byte*, 2> came{memory.get(), memory.get() + room};

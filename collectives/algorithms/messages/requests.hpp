@@ -8,8 +8,8 @@
 
 namespace dlaunch::algorithms {
 
-/// Messages that are under way together. It ends before the buffers do: what has not landed then is
-/// taken back.
+/// Messages that are under way together. It is destroyed before the buffers; messages that have not
+/// landed by then are taken back.
 class Requests {
  public:
   explicit Requests(Mesh& mesh) : mesh_(mesh) {}

@@ -8,8 +8,8 @@
 
 namespace dlaunch::algorithms {
 
-/// Equal pieces of all ranks at the root, side by side in the order of their places; they came up a
-/// binomial tree. On the other ranks those of the subtree, which were sent on.
+/// Gathers equal pieces up a binomial tree. The root gets those of all ranks, side by side in the
+/// order of their places; other ranks get their subtree's pieces, which they pass on.
 class TreeGather {
  public:
   TreeGather(Mesh& mesh, BytesView mine, const Places& places) : each_(mine.size()) {

@@ -6,11 +6,11 @@
 
 namespace dlaunch::algorithms {
 
-/// On which node each rank of a communicator is. A plain value, the same on all ranks.
+/// The node of each rank of a communicator. A plain value, the same on all ranks.
 class Layout {
  public:
-  /// A number for each rank; those with the same number are on one node. Nodes are counted in the
-  /// order of their first ranks.
+  /// `numbers` has one for each rank; ranks with equal numbers are on one node. Nodes are counted
+  /// in the order of their first ranks.
   explicit Layout(std::span<const std::uint64_t> numbers);
 
   int ranks() const { return static_cast<int>(node_of_.size()); }
@@ -23,11 +23,11 @@ class Layout {
     return members_[static_cast<std::size_t>(node)];
   }
   int rank_at(int node, int index) const { return members(node)[static_cast<std::size_t>(index)]; }
-  /// Ranks of the node that has the fewest, and of that which has the most.
+  /// The numbers of ranks of the smallest and of the largest node.
   int fewest() const { return fewest_; }
   int most() const { return most_; }
   bool is_even() const { return fewest_ == most_; }
-  /// Every node has a run of ranks.
+  /// Whether each node's ranks are consecutive.
   bool in_order() const { return in_order_; }
   bool operator==(const Layout&) const = default;
 

@@ -12,7 +12,7 @@ class Offsets {
  public:
   /// No parts; add() adds them.
   Offsets() = default;
-  /// Equal ones, as many as there are ranks; the first begins at `first`.
+  /// Equal parts, one for each rank; the first begins at `first`.
   Offsets(int ranks, std::size_t each, std::size_t first = 0)
       : count_(static_cast<std::size_t>(ranks)), each_(each), first_(first) {}
   /// One more part.
@@ -57,7 +57,7 @@ inline std::size_t size_of_part(const Offsets& parts, int rank) {
 template <class Byte>
 class BasicRankParts {
  public:
-  /// `places` are those of the parts, which then lie apart; none: they lie in `data`.
+  /// `places` are the addresses of parts that lie apart; without any the parts lie in `data`.
   BasicRankParts(Byte* data, const Offsets& offsets, std::span<Byte* const> places = {}) noexcept
       : data_(data), offsets_(offsets), places_(places) {}
 
@@ -67,11 +67,11 @@ class BasicRankParts {
   }
   std::size_t size(int rank) const noexcept { return size_of_part(offsets_, rank); }
   std::span<Byte> operator[](int rank) const noexcept { return {begin(rank), size(rank)}; }
-  /// They say how long the parts are; where they begin, if they lie side by side.
+  /// The lengths of the parts, and, if they lie side by side, where they begin.
   const Offsets& offsets() const noexcept { return offsets_; }
   std::size_t bytes() const noexcept { return offsets_.back(); }
   bool are_together() const noexcept { return places_.empty(); }
-  /// Those of some ranks, the first of which is `first`, with offsets of their own.
+  /// The parts of some ranks from `first` on, with offsets of their own.
   BasicRankParts some(int first, const Offsets& offsets) const noexcept {
     if (places_.empty()) return {begin(first), offsets};
     return {nullptr, offsets, places_.subspan(static_cast<std::size_t>(first), offsets.count())};

@@ -5,7 +5,7 @@
 
 namespace dlaunch::algorithms {
 
-/// Bytes to their place, in which they may lie already.
+/// Copies bytes to a place where they may already lie.
 inline void put(std::byte* to, const std::byte* from, std::size_t bytes) {
   if (bytes > 0 && to != from) std::memmove(to, from, bytes);
 }

@@ -13,11 +13,11 @@ using transport::Op;
 
 inline constexpr std::size_t KiB = 1024;
 inline constexpr std::size_t line_bytes = transport::ShmGroup::payload_bytes_max;
-/// With more ranks, not every pair gets a connection if another way gives the same bits.
+/// The most ranks of which every pair gets a connection, if another way gives the same bits.
 inline constexpr int pairs_max = 64;
 inline constexpr std::string_view few_connections =
     "over a connection to each neighbour, not to all ranks";
-/// Smaller buffers are copied sooner than their places are told.
+/// The smallest buffer whose place is worth telling: smaller ones are copied sooner.
 inline constexpr std::size_t told_bytes_min = KiB;
 
 inline constexpr Choice in_line{Shared::flag_line, "no second cache line has to be fetched"};
@@ -67,10 +67,11 @@ constexpr const char* name_of(Algorithm algorithm) noexcept {
   return "";
 }
 
-/// Sizes are round numbers near where the peers have theirs; what a link costs differs more than
-/// they do.
+/// The limits are round numbers near those of other libraries; the costs of links differ more than
+/// the limits do.
 inline constexpr std::array built_in = {
-    // Ranks that share memory: what takes least comes first, since a look here is part of it.
+    // Ranks that share memory: the cheapest algorithms come first, since the search here is part of
+    // their cost.
     Row{.op = Op::all_reduce, .most = line_bytes, .choice = in_line},
     Row{.op = Op::all_reduce, .most = told_bytes_min - 1, .choice = at_once},
     Row{.op = Op::all_reduce, .registered = true, .choice = in_place},
@@ -116,7 +117,7 @@ inline constexpr std::array built_in = {
     Row{.op = Op::gather, .choice = through_slots},
     Row{.op = Op::scatter, .choice = in_pieces},
 
-    // Ranks that do not, but some of which do.
+    // Ranks that do not all share memory, but some of which do.
     Row{.op = Op::barrier, .choice = one_speaks},
     Row{.op = Op::broadcast, .choice = one_speaks},
     Row{.op = Op::reduce,
@@ -173,7 +174,7 @@ inline constexpr std::array built_in = {
         .name = "nodes.scatter.leaders",
         .choice = one_speaks},
 
-    // Ranks that do not share any.
+    // Ranks that share no memory.
     Row{.op = Op::barrier,
         .choice = {Messages::dissemination, "messages to seven others at once, so few rounds"}},
 
@@ -298,13 +299,13 @@ static_assert(built_in.size() < 256);
 static_assert(std::all_of(built_in.begin(), built_in.end(),
                           [](const Row& row) { return *name_of(row.choice.algorithm) != '\0'; }));
 
-/// Whether it holds for all calls of its operation that its family can serve at all.
+/// Whether the row holds for all calls of its operation that its family can serve.
 constexpr bool has_no_condition(const Row& row) {
   return !row.registered && !row.in_order && !row.even && row.ranks_min == 1 &&
          row.ranks_max == any_number && row.most == unlimited && row.ceiling == unlimited &&
          row.freedom == Freedom::none;
 }
-/// Whether a call that the lines before leave over finds one.
+/// Whether some row holds for every call that the others leave over.
 constexpr bool serves_all(Op op, Family family) {
   for (const Row& row : built_in) {
     if (row.op == op && row.choice.algorithm.family() == family && has_no_condition(row))

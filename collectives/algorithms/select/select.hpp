@@ -13,32 +13,33 @@
 #include <string_view>
 #include <vector>
 
-/// Which algorithm serves which call. Pure: the same answer on all ranks that go by one table.
+/// Chooses the algorithm of each call. Pure: the answer is the same on all ranks that use one
+/// table.
 namespace dlaunch::algorithms {
 
 /// The families of algorithms, and those of each.
 enum class Family : std::uint8_t { messages, by_node, shared };
 
-/// For ranks each of which sends to the others.
+/// Algorithms over messages.
 enum class Messages : std::uint8_t {
   exchange,       ///< Two ranks send each other all they have.
-  bruck,          ///< log2 n rounds, in which what is passed on doubles.
+  bruck,          ///< log2 n rounds; the data passed on doubles in each.
   tree,           ///< Up a tree, or down, or both.
   in_parts,       ///< Each rank sees to a part; all to all, a chunk behind the other.
   scatter,        ///< The root deals out parts, which then travel round a ring.
   ring,           ///< From neighbour to neighbour, n - 1 steps.
   halving,        ///< Pairs at halving distances halve what they have left to reduce.
-  dissemination,  ///< Rounds in which all tell those at growing distances.
+  dissemination,  ///< Rounds in which all ranks tell ranks at growing distances.
   direct,         ///< Every pair has its own message.
-  chain,          ///< Each rank reduces onto what those before it came to.
+  chain,          ///< Each rank reduces onto the result of the ranks before it.
   kept_part,      ///< All ranks get everything, and each keeps its part.
-  gathered,       ///< All ranks get everything, and each reduces what is before it.
+  gathered,       ///< All ranks get everything, and each reduces the data of earlier ranks.
 };
 /// For ranks on nodes, within which they share memory.
 enum class ByNode : std::uint8_t {
   leaders,  ///< One rank of each node speaks for it.
   slices,   ///< Every rank of a node speaks for its part of the data, which the node reduces first.
-  chain,    ///< The same, but each node reduces onto what those before it came to.
+  chain,    ///< The same, but each node reduces onto the result of the nodes before it.
 };
 /// For ranks that share memory.
 enum class Shared : std::uint8_t {
@@ -47,7 +48,7 @@ enum class Shared : std::uint8_t {
   two_shot,   ///< Everyone reduces a slice for all, and then takes the others' slices; in chunks.
   slots,      ///< A rank that has something puts it into its slot, where others take it; in chunks.
   in_place,   ///< Straight from the ranks' buffers and into them.
-  gathered,   ///< All ranks get everything, and each reduces what is before it.
+  gathered,   ///< All ranks get everything, and each reduces the data of earlier ranks.
 };
 
 template <class One>
@@ -68,7 +69,7 @@ class Algorithm {
       : Algorithm(family_of<Shared>, static_cast<std::uint8_t>(one)) {}
 
   constexpr Family family() const noexcept { return family_; }
-  /// The algorithm, where `One` is those of its family.
+  /// The algorithm as `One`, the enumeration of its family.
   template <class One>
   constexpr One as() const noexcept {
     assert(family_ == family_of<One>);
@@ -95,7 +96,7 @@ struct Topology {
   // For ranks that do not all share memory:
   int nodes = 0;  ///< The number of nodes, if all ranks know it and some share memory; else 0.
   bool in_order = false;            ///< The ranks of each node are a run.
-  bool is_even = false;             ///< Each node has as many, and each rank gives as much.
+  bool is_even = false;             ///< Nodes have equally many ranks, and ranks give equally much.
   Freedom freedom = Freedom::none;  ///< The freedom of the call's reduction.
 };
 Topology topology_of(const Layout& layout, Freedom freedom = Freedom::none);
@@ -110,7 +111,7 @@ struct Choice {
 constexpr std::size_t unlimited = ~std::size_t{0};
 constexpr int any_number = 0x7fffffff;
 
-/// What a line's limit is a limit of.
+/// The quantity that a line limits.
 enum class Measure : std::uint8_t {
   bytes,  ///< As select() takes them.
   all,    ///< bytes * ranks
@@ -120,12 +121,12 @@ enum class Measure : std::uint8_t {
 /// "bytes x ranks"...
 const char* to_string(Measure measure) noexcept;
 
-/// A line of the table; the first that holds counts. Its algorithm's family says for which ranks it
-/// is.
+/// A line of the table; the first that holds counts. It is for the ranks that its algorithm's
+/// family serves.
 struct Row {
   transport::Op op{};
-  bool registered = false;  ///< Only where buffers are.
-  bool in_order = false;    ///< Only where the ranks of each node are a run.
+  bool registered = false;  ///< Only if the buffers are registered.
+  bool in_order = false;    ///< Only if each node's ranks are consecutive.
   bool even = false;        ///< See Topology.
   int ranks_min = 1, ranks_max = any_number;
   int nodes_max = any_number;
@@ -133,12 +134,12 @@ struct Row {
   std::size_t most = unlimited;     ///< The limit, in `measure`.
   std::size_t ceiling = unlimited;  ///< Bytes that the algorithm can take, whatever `most` says.
   Freedom freedom = Freedom::none;  ///< The call must allow at least this.
-  /// The name by which a table may move the limit; empty: it stays. Under every limit the results
-  /// of calls that do not allow any order have the same bits.
+  /// The name by which a table may change the limit; empty: it is fixed. Whatever the limit, calls
+  /// that do not allow any order give the same bits.
   std::string_view name = {};
   Choice choice;
 
-  /// The most bytes for which it holds with so many ranks; nothing if it does for none.
+  /// The most bytes for which it holds with so many ranks; nullopt if it holds for none.
   std::size_t limit(int ranks, int nodes = 0) const;
   /// The value of its measure for so many bytes, large enough for limit() to let them pass.
   std::size_t measured(std::size_t bytes, int ranks, int nodes = 0) const;
@@ -147,11 +148,11 @@ struct Row {
   bool holds(std::size_t bytes, const Topology& topology) const;
 };
 
-/// The algorithm for each call. A value: the lines that are in the tree, with limits that were
-/// measured here, or elsewhere. Ranks that talk to each other go by equal ones.
+/// The table of algorithms. A value: the built-in lines, with limits that were measured here or
+/// elsewhere. Ranks that talk to each other use equal tables.
 class Table {
  public:
-  /// As it is in the tree.
+  /// The built-in table.
   Table();
 
   const std::vector<Row>& rows() const { return rows_; }
@@ -160,31 +161,31 @@ class Table {
   /// `name` is that of a line.
   void set_limit(std::string_view name, std::size_t most);
 
-  /// `bytes` are those of the buffer for broadcast, reduce, all_reduce and scans, and what one rank
-  /// gives one other, or all, for the others. An exscan goes as a scan does.
+  /// `bytes` is the buffer's size for broadcast, reduce, all_reduce and scans; for other operations
+  /// it is the data that one rank gives another, or all. An exscan is chosen like a scan.
   Choice select(transport::Op op, std::size_t bytes, const Topology& topology) const;
-  /// What it comes to for these ranks, a line for each range of sizes.
+  /// The choices for these ranks, a line for each range of sizes.
   std::string explain(const Topology& topology) const;
-  /// Equal for tables that choose alike. It covers all lines, so that ranks of builds whose tables
-  /// differ differ here, too.
+  /// A digest that is equal for tables that choose alike. It covers all lines, so that builds whose
+  /// tables differ also differ here.
   std::uint64_t digest() const { return digest_; }
 
   /// Its source: "built in", a file. Not part of its value.
   const std::string& origin() const { return origin_; }
   void set_origin(std::string origin) { origin_ = std::move(origin); }
-  /// "'FILE' (1f3a...)", by which a person tells it from another.
+  /// "'FILE' (1f3a...)", by which people tell tables apart.
   std::string title() const;
 
  private:
   void sum_up();
 
   std::vector<Row> rows_;
-  /// The first line of each operation: looking for it would take longer than a small call may.
+  /// The first line of each operation, since a search for it would take too long for a small call.
   std::array<std::uint8_t, 256> first_{};
   std::uint64_t digest_ = 0;
   std::string origin_ = "built in";
 };
-/// The one in the tree.
+/// The built-in table.
 const Table& built_in_table();
 
 }  // namespace dlaunch::algorithms

@@ -9,7 +9,7 @@ namespace dlaunch::algorithms {
 namespace {
 
 constexpr std::string_view no_limit = "unlimited";
-/// More is a slip of the pen.
+/// A larger limit is taken for a mistake.
 constexpr std::size_t most_max = std::size_t{1} << 60;
 /// How much of the file's text a message repeats.
 constexpr std::size_t shown_max = 60;

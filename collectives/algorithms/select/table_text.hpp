@@ -12,16 +12,16 @@
 ///
 ///     NAME = NUMBER | unlimited
 ///
-/// each the limit of the line of that name, in its measure. Lines that are not named keep the limit
-/// they have in the tree. Pure.
+/// each of which sets the limit of the named line, in its measure. Other lines keep their built-in
+/// limits. Pure.
 namespace dlaunch::algorithms {
 
 constexpr std::string_view table_title = "dlaunch-table 1";
 
-/// A complaint in its place: "line 3: ...".
+/// The table of a text, or a complaint: "line 3: ...".
 std::variant<Table, std::string> parse_table(std::string_view text);
 
-/// A limit, and what is said about it.
+/// A limit, and a comment about it.
 struct TableEntry {
   std::string name;
   std::size_t most = unlimited;

@@ -5,9 +5,8 @@
 #include <cassert>
 #include <cstddef>
 
-/// From an algorithm to the function that is it. An operation is served by few of a family's
-/// algorithms: its list names those, and does not compile where the table names another, or does
-/// not name one of them.
+/// Maps algorithms to their functions. Only some algorithms of a family serve an operation. Its
+/// list has exactly those that the table names: otherwise it does not compile.
 namespace dlaunch::algorithms {
 
 template <class One, class Function>
@@ -17,8 +16,8 @@ struct Way {
 
   One algorithm{};
   Function* function = nullptr;
-  /// Else it is a place in the list that is left over. GCC's UBSan lets no constant expression
-  /// compare `function` with null.
+  /// Whether the place in the list is used. (With GCC's UBSan no constant expression may compare
+  /// `function` with null.)
   bool is_used = false;
 };
 
@@ -31,8 +30,9 @@ constexpr int find_way(const Way<One, Function> (&ways)[n], One algorithm) noexc
   return -1;
 }
 
-/// Whether the list has just what the table names for the operation. Registered buffers are no
-/// matter of their own: an algorithm that serves others, too, finds out that all of them are.
+/// Whether the list has exactly the algorithms that the table names for the operation. Rows for
+/// registered buffers do not count: algorithms that serve other buffers, too, find out by
+/// themselves that all are registered.
 template <class One, class Function, std::size_t n>
 constexpr bool is_whole(const Way<One, Function> (&ways)[n], transport::Op op) noexcept {
   const auto is_named = [&](One algorithm) {

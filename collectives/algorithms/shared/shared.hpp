@@ -40,8 +40,8 @@ void scatter(ShmGroup& shm, const ConstRankParts& all, std::span<std::byte> mine
 void all_to_all(ShmGroup& shm, const ConstRankParts& in, const RankParts& out, Parts how);
 
 /// A step in which every member tells every other how many bytes it will give it. `gives` and
-/// `takes` have an entry for each member; takes[m] of nullopt is not compared. Returns the most any
-/// member gives any. Throws through the shm group's WaitPolicy where two disagree.
+/// `takes` have an entry for each member; a takes[m] of nullopt is not compared. Returns the
+/// largest amount. If two members disagree, it throws through the shm group's WaitPolicy.
 std::size_t agree_on_longest(ShmGroup& shm, std::span<const std::size_t> gives,
                              std::span<const std::optional<std::size_t>> takes);
 

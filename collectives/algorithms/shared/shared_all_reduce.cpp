@@ -18,7 +18,7 @@ void copy_apart(std::byte* to, const std::byte* from, std::size_t bytes) {
   if (bytes > 0) std::memcpy(to, from, bytes);
 }
 
-/// Contributions at `at(member)`, this rank's being `own`.
+/// The contributions: `own` is this rank's, others' are at `at(member)`.
 template <class At>
 [[gnu::always_inline]] inline std::span<const std::byte* const> collect(ShmGroup& shm,
                                                                         const std::byte* own,
@@ -43,7 +43,7 @@ struct Slices {
   std::size_t elements, n, size;
 };
 
-/// It fits into the flag line: everyone has everything at once.
+/// The data fits into the flag line, so everyone has everything at once.
 [[gnu::always_inline]] inline void all_reduce_in_line(ShmGroup& shm, BytesView in, std::byte* out,
                                                       const Reducer& reducer) {
   shm.open();
@@ -71,8 +71,8 @@ void all_reduce_direct(ShmGroup& shm, std::span<std::byte> data, const Sources& 
   barrier(shm);
 }
 
-/// Everyone has everything, a chunk at a time, in its slot. For two ranks that is the shorter way
-/// at any size: what both read and reduce is in their caches, and nothing comes back.
+/// Everyone puts everything into its slot, a chunk at a time, and reduces all slots. For two ranks
+/// this is faster at any size: both find the data in their caches, and no result has to come back.
 void all_reduce_one_shot(ShmGroup& shm, BytesView in, std::byte* out, const Reducer& reducer) {
   Sources sources(shm);
   const std::size_t step = reducer.whole(chunk_bytes);
@@ -96,8 +96,8 @@ void all_reduce_one_shot(ShmGroup& shm, BytesView in, std::byte* out, const Redu
       sources.learn_all();
       if (sources.all()) return all_reduce_direct(shm, {out, in.size()}, sources, reducer);
       if (sources.any()) {
-        // A rank whose buffer is in the segment writes the result there while others read it: it
-        // has to give a copy after all.
+        // A rank whose buffer is in the segment would write the result there while others read it,
+        // so it gives a copy after all.
         shm.open();
         exchange(chunk);
       } else {
@@ -110,13 +110,13 @@ void all_reduce_one_shot(ShmGroup& shm, BytesView in, std::byte* out, const Redu
   }
 }
 
-/// The chunks' way through the slots. In a step the next chunk goes into the slot, the one before
-/// is reduced, and the results of the one before that are taken. A chunk of a buffer that lies in
-/// the segment is read in place: its owner writes to it only when it takes the results, and then
+/// Passes chunks through the slots. In each step one chunk goes into the slot, the chunk before it
+/// is reduced, and the results of the chunk before that are taken. If a buffer lies in the segment
+/// its chunks are read in place: the owner overwrites a chunk only when it takes the results, when
 /// all have read it.
 class TwoShot {
  public:
-  /// `out` is null where nothing is wanted, or is `in`.
+  /// `out` is null if no result is wanted, or equals `in`.
   TwoShot(ShmGroup& shm, BytesView in, std::byte* out, const Reducer& reducer)
       : shm_(shm),
         in_(in),
@@ -128,7 +128,8 @@ class TwoShot {
   void run() {
     const std::size_t chunks = (in_.size() + chunk_ - 1) / chunk_;
     shm_.open();
-    // A caller with another `out` could change `in` while others read it: only in place is safe.
+    // A caller with another `out` could change `in` while others read it, so `in` is offered only
+    // if both are the same.
     in_place_ = sources_.offer_if(out_ == in_.data(), in_);
     give(0);
     shm_.publish();
@@ -229,7 +230,7 @@ void all_reduce_two_shot(ShmGroup& shm, BytesView in, std::byte* out, const Redu
 
 }  // namespace
 
-/// Small ones cost an argument less than the next.
+/// For small calls: one argument less than the next function.
 void all_reduce(ShmGroup& shm, std::span<std::byte> data, const Reducer& reducer) {
   all_reduce_by_size(shm, data, data.data(), reducer);
 }

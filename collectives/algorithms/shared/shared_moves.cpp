@@ -13,7 +13,7 @@ namespace {
 
 using transport::Op;
 
-/// At least one, so that the ranks compare their calls.
+/// The number of chunks; at least one, so that the ranks compare their calls.
 std::size_t chunks_of(std::size_t bytes, std::size_t each) {
   return std::max<std::size_t>((bytes + each - 1) / each, 1);
 }
@@ -69,14 +69,14 @@ void barrier(ShmGroup& shm) {
   shm.wait_all();
 }
 
-/// All have read what lay in place, and its owner may have it back.
+/// Waits until all have read buffers in place, so that their owners may change them again.
 static void give_back(ShmGroup& shm, const Sources& sources) {
   if (sources.any()) barrier(shm);
 }
 
 namespace {
 
-/// It fits into the root's flag line.
+/// The data fits into the root's flag line.
 [[gnu::always_inline]] inline void broadcast_in_line(ShmGroup& shm, std::span<std::byte> data,
                                                      int root) {
   const bool is_root = shm.rank() == root;
@@ -99,8 +99,8 @@ void broadcast_through_slots(ShmGroup& shm, std::span<std::byte> data, int root)
     const bool in_place = k == 0 && is_root && sources.offer(data.data(), data.size());
     if (is_root && !in_place) put(shm.slot(), data.data() + begin, bytes);
     shm.publish();
-    // A call of several steps begins only when all are in it: else who is in another call would
-    // be some steps away by then.
+    // A call of several steps begins only when all are in it; otherwise a rank in another call
+    // could be some steps away when this is noticed.
     if (k == 0 && chunks > 1) {
       shm.wait_all();
     } else if (!is_root) {
@@ -151,7 +151,7 @@ void all_gather_through_slots(ShmGroup& shm, const RankParts& data) {
       std::byte* to = data.begin(member) + begin;
       if (k == 0 && offers) sources.learn(member);
       if (offers && sources.of(member) != nullptr) {
-        // The first step is the whole of it.
+        // The first step delivers the whole part.
         if (k == 0) put(to, sources.of(member), data.size(member));
       } else {
         put(to, shm.slot_of(member), piece(member));
@@ -196,7 +196,7 @@ void reduce_scatter(ShmGroup& shm, const ConstRankParts& in, std::byte* out,
     const auto piece = [&](int member) { return within(in.size(member), begin, room); };
     const auto place = [&](int member) { return static_cast<std::size_t>(member) * room; };
     shm.open();
-    // The others find their parts in one buffer alone.
+    // The others can find their parts only if they lie in one buffer.
     if (k == 0 && offers && in.are_together()) {
       sources.offer(in.begin(0), in.bytes());
     } else if (k == 0 && offers) {
@@ -332,7 +332,7 @@ void all_to_all(ShmGroup& shm, const ConstRankParts& in, const RankParts& out, P
       std::byte* to = out.begin(member) + begin;
       if (k == 0 && offers) sources.learn(member);
       if (offers && sources.of(member) != nullptr) {
-        // The first step is the whole of it.
+        // The first step delivers the whole part.
         if (k == 0) put(to, sources.of(member) + begin_of_part(in.offsets(), me), longest);
       } else {
         put(to, shm.slot_of(member) + static_cast<std::size_t>(me) * room,

@@ -8,8 +8,8 @@ namespace {
 
 constexpr std::uint64_t nowhere = ~std::uint64_t{0};
 
-/// Looks into the table only where the call before was another: looking takes a third of the time
-/// of a small call.
+/// Looks into the table only if the last call was another one: the look takes a third of a small
+/// call's time.
 Shared choice(transport::Op op, std::size_t bytes, transport::ShmGroup& shm, bool registered) {
   auto& [key, chosen] = shm.last_choice(registered);
   const std::uint64_t wanted = bytes << 8 | static_cast<std::uint64_t>(op);

@@ -7,12 +7,13 @@
 
 namespace dlaunch::algorithms::shared {
 
-/// One writer, many readers: what is written is read before it leaves the second-level cache.
+/// For one writer and many readers: small enough that the readers find it in the second-level
+/// cache.
 inline constexpr std::size_t chunk_bytes = 128u << 10;
 
-/// What the table says of buffers that are not registered.
+/// The table's choice for buffers that are not registered.
 Shared serving(transport::Op op, std::size_t bytes, transport::ShmGroup& shm);
-/// Whether it is worth saying where buffers are: if all are registered, it is done in place.
+/// Whether it pays to offer buffers: if all turn out to be registered, the call works in place.
 bool pays_to_offer(transport::Op op, std::size_t bytes, transport::ShmGroup& shm);
 
 /// Places at which the members' data can be read: a buffer that lies in the segment need not be
@@ -22,11 +23,11 @@ class Sources {
  public:
   explicit Sources(transport::ShmGroup& shm) : shm_(shm) {}
 
-  /// In the step that is open; `bytes` from `data` on. Returns whether it lies in the segment.
+  /// Offers `bytes` from `data` on, in the open step. Returns whether they lie in the segment.
   bool offer(const std::byte* data, std::size_t bytes);
-  /// This member's, where there is nothing to offer.
+  /// Says that this member offers nothing.
   void offer_nothing();
-  /// The one or the other.
+  /// Offers the data, or nothing.
   bool offer_if(bool is_offered, BytesView data) {
     if (is_offered) return offer(data.data(), data.size());
     offer_nothing();

@@ -8,7 +8,7 @@
 
 namespace dlaunch {
 
-/// The arguments of a call that ranks must have alike and its fingerprint only holds a hash of: in
+/// The arguments that must be equal on all ranks and of which the fingerprint has only a hash; in
 /// words, for ranks that differ. Borrows all of it.
 struct Argument {
   const Reduction* reduction = nullptr;

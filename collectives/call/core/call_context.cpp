@@ -9,7 +9,7 @@
 namespace dlaunch {
 namespace {
 
-/// So many ranks are all asked and told directly.
+/// The most ranks of which all are asked and told directly.
 constexpr int direct_ranks_max = 64;
 
 /// A rank of a communicator, and the same one in the world.
@@ -19,7 +19,7 @@ std::string rank_name(int here, int world_rank) {
   return name;
 }
 
-/// What is said of a call, with whom it is made and in which communicator.
+/// Adds a call's peer and communicator to its text.
 std::string labelled(std::string text, const std::string& group, transport::Op op, int peer,
                      int tag) {
   if (transport::is_message(op)) {
@@ -34,7 +34,7 @@ std::string labelled(std::string text, const std::string& group, transport::Op o
 }  // namespace
 
 int Group::rank_of(int world_rank) const {
-  // In the whole world each rank is at its own place.
+  // In a list of the whole world each rank is at its own place.
   const auto place = static_cast<std::size_t>(world_rank);
   if (place < world_ranks.size() && world_ranks[place] == world_rank) return world_rank;
   const auto found = std::find(world_ranks.begin(), world_ranks.end(), world_rank);

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-/// What a call is, and how it is named in sentences.
+/// The description of a call, and its names in sentences.
 namespace dlaunch {
 
 /// The ranks of one communicator.
@@ -22,8 +22,8 @@ struct Group {
   int size() const { return static_cast<int>(world_ranks.size()); }
   int world_rank(int rank_here) const { return world_ranks[static_cast<std::size_t>(rank_here)]; }
   int own_world_rank() const { return world_rank(rank); }
-  /// The others, as far as this rank asks and tells them directly: of many, those at distances of
-  /// powers of two, who pass it on. World ranks.
+  /// The ranks that this one asks and tells directly: all others, or, of many, those at distances
+  /// of powers of two, which pass it on. World ranks.
   std::vector<int> others() const;
   /// -1 if it is not in it.
   int rank_of(int world_rank) const;
@@ -31,7 +31,7 @@ struct Group {
   std::string name_of(int world_rank) const;
 };
 
-/// One call, as far as it is told of. Borrows; a value.
+/// The facts about one call that sentences use. Borrows; a value.
 struct CallContext {
   const Group& group;
   const transport::Fingerprint& fingerprint;
@@ -50,7 +50,7 @@ struct CallContext {
   std::string me() const { return "rank " + std::to_string(group.rank); }
   /// " [train.cpp:42]", empty where the call does not know.
   std::string where() const;
-  /// As others that ask are answered; `whom`: the world rank it waits for, or -1.
+  /// The answer to ranks that ask what this one does; `whom`: the world rank it waits for, or -1.
   transport::Doing doing(int whom) const;
 };
 

@@ -38,7 +38,7 @@ class CallHistory {
   };
   Untold take_untold();
 
-  /// A rank told of a message that it sends to this one.
+  /// Takes a rank's word on a message that it sends to this one.
   void take_message(int from, const Fingerprint& message);
   /// The first message that is not what its receiver expects.
   struct Unlike {
@@ -49,10 +49,10 @@ class CallHistory {
   bool has_unlike() const noexcept { return has_unlike_; }
 
  private:
-  /// Those of a pair of ranks that have not met yet, one side of which is empty.
+  /// The messages of a pair of ranks that have not met yet; one of the two sides is empty.
   struct Messages {
     std::deque<Fingerprint> sent, expected;
-    bool is_known = true;  ///< None was dropped: they can be told apart by their order.
+    bool is_known = true;  ///< No message was dropped, so their order identifies them.
   };
   void pair(int from);
 

@@ -43,7 +43,7 @@ class Diagnosis {
             call_.label() + call_.where() + ": " + aborted_text(group_.rank, aborted.site)};
   }
 
-  /// Losses and waits are told as the rank has them that met them.
+  /// Losses and timeouts are described from the view of the rank that met them.
   CallError operator()(const ending::Told& told) const {
     const FailureNotice& notice = told.notice;
     const bool is_one_sided = notice.code == Errc::peer_lost || notice.code == Errc::timeout;
@@ -104,7 +104,7 @@ class Diagnosis {
                     disagreed_with(message.from));
   }
 
-  /// Nobody in it is more to blame than the others.
+  /// No rank of the ring is more to blame than the others.
   CallError operator()(const ending::Deadlock& deadlock) const {
     Claim claim{.fault = Fault::disagreed};
     for (const auto& link : deadlock.ring.links) {
@@ -166,7 +166,7 @@ class Diagnosis {
 
   static Claim disagreed_with(int rank) { return {.fault = Fault::disagreed, .ranks = {rank}}; }
 
-  /// With what both called there: whose call is the odd one, all ranks' claims together tell.
+  /// The claim has both ranks' calls; all ranks' claims together show whose call is the odd one.
   Claim votes(const ending::CallDiffers& differs) const {
     Claim claim = disagreed_with(differs.rank);
     if (!differs.theirs || !differs.mine || *differs.mine == *differs.theirs) return claim;
@@ -176,7 +176,7 @@ class Diagnosis {
     return claim;
   }
 
-  /// What another rank says, and where ranks disagree, what this one called.
+  /// Another rank's claim, with this rank's own call if ranks disagree.
   Claim claim_of(const FailureNotice& notice, const std::optional<Fingerprint>& mine) const {
     Claim claim = notice.claim;
     const bool has_voted = std::any_of(claim.votes.begin(), claim.votes.end(),
@@ -188,15 +188,15 @@ class Diagnosis {
 
   // ---- What ranks called. ----
 
-  /// A rank that gave wrong arguments, and perhaps ended of it, is in that call no more.
+  /// Adds that a rank gave wrong arguments before, and so is not in the call any more.
   std::string wrong_text(const std::optional<FailureNotice>& wrong) const {
     if (!wrong) return "";
     const std::string whose = wrong->from < 0 ? "another rank" : group_.name_of(wrong->from);
     return ", after the arguments of " + whose + " were wrong: " + wrong->sentence;
   }
 
-  /// Both ranks' calls of that number, which differ and are over. `heard`: another rank's, as far
-  /// as it is known without its record.
+  /// The sentence about both ranks' calls of that number, which differ and are over. `heard`: the
+  /// other rank's call, as far as it is known without its record.
   std::string both_made(int rank, std::uint64_t sequence, const std::optional<MadeCall>& here,
                         const std::optional<MadeCall>& there, const std::string& heard = {}) const {
     const std::string lost =
@@ -208,8 +208,8 @@ class Diagnosis {
                             : heard);
   }
 
-  /// Theirs may belong to a call that is over here: it is compared with that one. If ours is over
-  /// there, with what it was there.
+  /// The sentence about two calls that differ. If theirs is over here, it is compared with our call
+  /// of that number; if ours is over there, with their call of that number.
   std::string disagreement(const ending::CallDiffers& differs) const {
     const std::string but = ", but " + group_.name_of(differs.rank);
     if (!differs.theirs) {
@@ -231,11 +231,11 @@ class Diagnosis {
     }
     const std::string there = " is in " + to_string(theirs) + made_place(differs.made_there);
     if (theirs == mine || !agree_but_for_argument(theirs, mine)) return me + but + there;
-    // They differ in what the fingerprint has a hash of.
+    // They differ in an argument of which the fingerprint has a hash.
     if (is_over || !differs.arguments) return me + but + there + ", with another argument";
     const auto& arguments = *differs.arguments;
     if (mine.sequence == 1 && (arguments.here == arguments.there || arguments.there.empty())) {
-      // Our argument says all there is, or there is nothing to say.
+      // Our argument's words say everything, or there are none.
       const bool is_known = !arguments.here.empty() || mine.argument == arguments.table_digest;
       return me + but + there +
              (arguments.here == arguments.there && is_known ? ", by"
@@ -250,7 +250,7 @@ class Diagnosis {
 
   // ---- Who is absent. ----
 
-  /// What an absent rank does; nullopt: it is in the call.
+  /// The activity of an absent rank; nullopt: it is in the call.
   std::optional<std::string> doing_text(const Sight& rank) const {
     if (rank.answer) {
       const bool here = rank.answer->communicator == group_.id &&
@@ -270,7 +270,7 @@ class Diagnosis {
     return "never heard of";
   }
 
-  /// A rank that is seen in this very call has come, and was only slow to answer.
+  /// Whether a rank is seen in this very call: then it has come, and was only slow to answer.
   bool has_come(const Sight& rank, std::uint64_t recorded_as) const {
     if (rank.answer || rank.unreceived || rank.lost || call_.is_message()) return false;
     const auto& seen = rank.recorded ? rank.recorded : rank.seen;
@@ -290,7 +290,7 @@ class Diagnosis {
         absent.push_back({rank.rank, std::move(*doing), has_come(rank, late.recorded_as)});
       }
     }
-    // One that has come is told of where nobody else is absent.
+    // Ranks that have come are named only if no other rank is absent.
     const auto came = [](const Absent& rank) { return rank.has_come; };
     if (!std::all_of(absent.begin(), absent.end(), came)) std::erase_if(absent, came);
     if (absent.empty()) return "";

@@ -12,10 +12,10 @@ struct CallSnapshot {
   Ending ending;
 };
 
-/// What the call throws: its code, its sentence, and whom it blames. Pure.
+/// The exception of a failed call: its code, its sentence, and the ranks it blames. Pure.
 CallError diagnose(const CallSnapshot& snapshot);
 
-/// They differ at most in what the fingerprint has a hash of.
+/// Whether two calls differ at most in arguments of which the fingerprint has a hash.
 bool agree_but_for_argument(transport::Fingerprint one, const transport::Fingerprint& other);
 
 }  // namespace dlaunch

@@ -13,9 +13,9 @@
 #include <variant>
 #include <vector>
 
-/// Why a call ended before what it waited for was there. Plain values: what the wait knew, and
-/// behind it, said as such, what was found out before the call gave up. Ranks are those of the
-/// world.
+/// The reasons for which a call ends before its wait is satisfied. Plain values: first the facts
+/// that the wait knew, then, marked "Found out", those that were found before the call gave up.
+/// Ranks are those of the world.
 namespace dlaunch::ending {
 
 using transport::FailureNotice;
@@ -66,7 +66,7 @@ struct DeviceMessageDiffers {
   Fingerprint sent, expected;
 };
 
-/// A message has more elements than its receive has room for. It is there still.
+/// A message has more elements than its receive has room for. The message stays.
 struct TooLong {
   transport::Header sent;
   int from = -1;
@@ -89,14 +89,15 @@ struct CallDiffers {
   std::optional<FailureNotice> wrong = std::nullopt;  ///< Arguments that were wrong before.
 
   // Found out.
-  std::optional<Fingerprint> mine = std::nullopt;    ///< This rank's call of that number.
-  std::optional<MadeCall> made_here = std::nullopt;  ///< The same where it is over, with its place.
+  std::optional<Fingerprint> mine = std::nullopt;  ///< This rank's call of that number.
+  /// The same call with its place, if it is over.
+  std::optional<MadeCall> made_here = std::nullopt;
   std::optional<MadeCall> made_there = std::nullopt;  ///< `theirs`, with its place.
   /// If that rank is further on: its call of this one's number.
   std::optional<MadeCall> made_then = std::nullopt;
   /// Both calls' arguments, if nothing else differs.
   struct Arguments {
-    std::string here, there;  ///< As Argument::text() says them; empty where they are not known.
+    std::string here, there;         ///< Argument::text() of both; empty where they are not known.
     std::uint64_t table_digest = 0;  ///< The table of algorithms that this rank goes by.
     std::string table;
   };
@@ -111,7 +112,7 @@ struct WindowDiffers {
   std::optional<MadeCall> made_here = std::nullopt, made_there = std::nullopt;
 };
 
-/// What is known of a rank that may be absent.
+/// The facts about a rank that may be absent.
 struct Sight {
   int rank = -1;
   std::optional<transport::Doing> answer = std::nullopt;
@@ -125,11 +126,11 @@ struct Sight {
 
 /// The deadline has passed.
 struct TimedOut {
-  bool for_device = false;      ///< It waited for what devices do.
+  bool for_device = false;      ///< It waited for work of devices.
   int whom = -1;                ///< The rank whose data it waited for; -1: none in particular.
   std::vector<int> asked = {};  ///< Ranks that may be absent.
   // Found out.
-  std::vector<Sight> ranks = {};  ///< What those do.
+  std::vector<Sight> ranks = {};  ///< The activity of these ranks.
   std::uint64_t recorded_as = 0;  ///< The communicator's number in records.
   std::string shortage = {};      ///< Why connections to this rank wait.
 };

@@ -18,7 +18,8 @@ auto names() {
   return names;
 }
 
-/// By what stands in a call's traffic: each purpose, and behind them all each as a shadow has it.
+/// The words of each purpose, by its number in a call's traffic; behind all of them those of its
+/// shadow.
 struct PurposeWords {
   std::array<const char*, FlightRing::purposes_max> owners{}, texts{};
   std::uint32_t with_part = 0;

@@ -46,7 +46,7 @@ std::string absent_text(const RanksAbsent& absent) {
   return text;
 }
 
-/// What the rank of the call makes of an outcome.
+/// Turns an outcome into the result of this rank's call.
 struct Judge {
   const AgreementCall& call;
 

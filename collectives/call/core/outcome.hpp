@@ -12,21 +12,20 @@
 #include <variant>
 #include <vector>
 
-/// What the living ranks of a communicator come to when they agree: what each brings, and the
-/// outcome that one of them writes down for all, as both lie in the store. Ranks are the
-/// communicator's.
+/// The contributions and the outcome of an agreement among a communicator's living ranks, in their
+/// forms in the store. One rank writes the outcome for all. Ranks are the communicator's.
 namespace dlaunch {
 
-/// What the living ranks of a communicator agreed on.
+/// The result on which the living ranks agreed.
 struct Agreement {
-  std::uint32_t flags = 0;  ///< The bitwise and of those who took part.
+  std::uint32_t flags = 0;  ///< The bitwise and of the participants' flags.
   std::vector<int> survivors =
       {};  ///< Ranks of the communicator that took part and live, ascending.
   static auto fields(auto& m) { return std::tie(m.flags, m.survivors); }
   bool operator==(const Agreement&) const = default;
 };
 
-/// What a rank brings.
+/// A rank's contribution.
 struct Brought {
   transport::Op op{};
   std::uint32_t flags = 0;
@@ -67,8 +66,8 @@ struct Attendance {
   bool is_lost = false;
   std::optional<Brought> brought = std::nullopt;
 };
-/// What they come to; nullopt: some have still to come. `late`: they are waited for no more, by
-/// rank `waits`, which has waited so long.
+/// The outcome; nullopt: some ranks have still to come. `late`: rank `waits` has waited so long,
+/// and waits no more.
 std::optional<Outcome> conclude(const std::vector<Attendance>& ranks, bool late, int waits,
                                 Clock::duration timeout);
 
@@ -88,7 +87,7 @@ struct AgreementCall {
   /// "agree #2 of 'world'".
   std::string label() const;
 };
-/// What that rank throws of it; nullopt: it is in the Agreement, and goes on.
+/// The error that this rank throws; nullopt: it takes part in the Agreement, and goes on.
 std::optional<CallError> failure_of(const AgreementCall& call, const Outcome& outcome);
 
 }  // namespace dlaunch

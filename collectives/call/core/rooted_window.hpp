@@ -10,10 +10,10 @@
 
 namespace dlaunch {
 
-/// The last collectives with a root that a rank has made. In one of them a rank may be done before
-/// the others have come, and where ranks disagree on the root none may ever hear of it: so that
-/// nobody is further ahead than a window, all ranks compare theirs at its end. The same on all
-/// ranks that have made the same calls. A plain value.
+/// The last collectives with a root that a rank has made. In such a call a rank may be done before
+/// the others have come, and if ranks disagree on the root, none may ever notice. So all ranks
+/// compare their windows at the end of each, and none gets further ahead than one window. Equal on
+/// all ranks that have made the same calls. A plain value.
 class RootedWindow {
  public:
   static constexpr std::size_t calls_max = 64;
@@ -22,9 +22,9 @@ class RootedWindow {
     calls_[next_ % calls_max] = {call.sequence, Flight::digest_of(0, call)};
     ++next_;
   }
-  /// The call that was added last ends it.
+  /// Whether the call that was added last ends the window.
   bool is_full() const noexcept { return next_ % calls_max == 0; }
-  /// For the other ranks.
+  /// The window in the form for other ranks.
   BytesView bytes() const noexcept { return std::as_bytes(std::span(calls_)); }
   struct Made {
     std::uint64_t sequence = 0;

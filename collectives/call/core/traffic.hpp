@@ -14,26 +14,26 @@ namespace dlaunch {
 /// taken for the program's own.
 enum class Purpose : std::uint8_t {
   program,       ///< The program's own.
-  present,       ///< Finds who is here, and what each begins.
+  present,       ///< Finds which ranks are here, and what each begins.
   sync,          ///< Whether gradients are to be summed.
   source,        ///< Finds whose buffers and order count.
-  buffers,       ///< Those of the source.
-  gradients,     ///< One bucket of them; Traffic::part is which.
+  buffers,       ///< The buffers of the source.
+  gradients,     ///< The gradients of one bucket, whose number is Traffic::part.
   unused,        ///< Which parameters nobody used.
   order,         ///< The order in which gradients become ready.
-  parameters,    ///< Their description and first values.
-  last_joiner,   ///< Finds who had inputs longest.
+  parameters,    ///< The parameters' description and first values.
+  last_joiner,   ///< Finds the rank that had inputs for longest.
   final_values,  ///< The last joiner's parameters and buffers.
-  joinable,      ///< All that a joinable of the program's own does.
+  joinable,      ///< All collectives of a joinable that the program defines.
 };
 
-/// What is to be known of a purpose. A new one is an enumerator and a row.
+/// The properties of a purpose. A new one is an enumerator and a row.
 struct PurposeTraits {
   Purpose purpose{};
   const char* owner = "an unknown ";  ///< Before the call's name. A number read off the wire may be
                                       ///< newer than this build.
   const char* text = "";              ///< What the call is for.
-  bool has_part = false;              ///< The text goes on with the call's part.
+  bool has_part = false;              ///< Whether the text goes on with the call's part.
 };
 inline constexpr auto purposes = std::to_array<PurposeTraits>({
     {Purpose::program, "", ""},
@@ -64,7 +64,7 @@ struct Traffic {
   static constexpr int joinables_max = (1 << 10) - 1;
 
   Purpose purpose = Purpose::program;
-  bool shadow = false;     ///< Made for a rank that has no inputs left.
+  bool shadow = false;     ///< Whether it was made for a rank that has no inputs left.
   int joinable = 0;        ///< Its number on the communicator, from 1; 0: none.
   std::uint32_t part = 0;  ///< Modulo 2^16.
 

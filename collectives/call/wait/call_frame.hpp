@@ -38,7 +38,7 @@ class Aborted {
   std::atomic<bool> is_set_{false};
 };
 
-/// Things that a communicator's call leaves to the next one, which need not make them again.
+/// Resources that a communicator's calls hand on to each other.
 struct Kept {
   BufferPool buffer_pool;
 };
@@ -59,7 +59,7 @@ struct CallSetting {
   LentThread* lent = nullptr;      ///< Null: the caller's own, to the call's end.
 };
 
-/// A call, as all that has a part in it sees it.
+/// A call, as its parts see it.
 struct CallFrame {
   const CallSetting& setting;
   transport::ShmGroup* shm = nullptr;                 ///< All ranks'.
@@ -71,12 +71,12 @@ struct CallFrame {
   CallContext context() const {
     return {setting.group, fingerprint, setting.timeout, setting.site, setting.peer, setting.tag};
   }
-  /// Its thread is to be given back rather than to wait.
+  /// Whether its thread is to be given back instead of waiting.
   bool is_thread_wanted() const noexcept {
     return setting.lent != nullptr && setting.lent->is_wanted();
   }
   bool is_message() const noexcept { return transport::is_message(fingerprint.op); }
-  /// What Argument::text() says; empty where there is nothing to say.
+  /// The text of Argument::text(); empty where there is none.
   std::string argument_text() const;
   /// The shm group in which members are waited for: all ranks', or the node's.
   transport::ShmGroup* shm_here() const {
@@ -88,7 +88,7 @@ struct CallFrame {
   }
   /// On another node, and watched over by another agent than this one's.
   bool is_elsewhere(int world_rank) const;
-  /// A loss, not a leaving in good order, of a rank of this communicator.
+  /// Whether it is a loss, and not an orderly leave, of a rank of this communicator.
   bool is_lost_here(const PeerLoss& loss) const {
     return !loss.left && setting.group.rank_of(loss.rank) >= 0;
   }

@@ -17,7 +17,7 @@ using Stage = WaitChain::Stage;
 
 /// Between two looks at the chains that come to a rank whose wait is no link.
 constexpr auto look_pause = 150ms;
-/// A rank hands on one of the chains that come to it so often; the others would go the same way.
+/// How often a rank hands on one of the chains that come to it; the others would go the same way.
 constexpr auto hand_on_interval = 20ms;
 
 bool is_only_thread() {
@@ -38,7 +38,8 @@ ChainWatch::ChainWatch(const CallFrame& frame, const Waiting& waiting, Clock::ti
       next_own_(from),
       pause_(pause) {}
 
-/// For data of one rank of which nothing has come, and by no other thread anything goes on.
+/// Whether this rank waits for one rank's data of which nothing has come, while no other thread
+/// makes progress.
 bool ChainWatch::is_blocked() const {
   auto& mesh = frame_.setting.mesh;
   if (waiting_.any() || waiting_.all || waiting_.to_receive().size() != 1) return false;
@@ -52,7 +53,7 @@ bool ChainWatch::is_blocked() const {
 
 void ChainWatch::post(int to, const WaitChain& chain) const {
   auto payload = encode(chain);
-  if (!payload) return;  // So many ranks: the launcher tells of them, after a while.
+  if (!payload) return;  // Too many ranks for a message: the launcher will report them.
   const auto header =
       make_header(Kind::chain, frame_.setting.group.id, frame_.fingerprint, payload->size());
   frame_.setting.mesh.post_control(to, header, std::move(*payload));
@@ -84,8 +85,8 @@ transport::WaitLink ChainWatch::own_link() const {
           call.full_label() + call.where()};
 }
 
-/// One that came from a rank that waits for this one; a ring, from the rank that this one waits
-/// for, behind all that it had sent.
+/// Takes a chain. A growing one comes from a rank that waits for this one; a ring comes from the
+/// rank that this one waits for, behind everything that it had sent.
 std::optional<Ending> ChainWatch::take(WaitChain chain, int next, TimePoint now) {
   const int me = frame_.setting.mesh.rank();
   const std::size_t place = chain.place_of(me), count = chain.links.size();
@@ -108,7 +109,7 @@ std::optional<Ending> ChainWatch::take(WaitChain chain, int next, TimePoint now)
     }
     return ending::Deadlock{std::move(chain)};
   }
-  // Another thread may be about to do what is waited for.
+  // Another thread may be about to do the awaited thing.
   if (!is_only_thread()) return std::nullopt;
   if (!is_in) {
     if (now - handed_on_ < hand_on_interval) return std::nullopt;

@@ -8,12 +8,13 @@
 
 namespace dlaunch {
 
-/// One wait's part in finding ranks that wait for each other in different calls, and would do so
-/// until their timeout. Under the mesh's lock.
+/// One wait's part in the search for ranks that wait for each other in different calls and would do
+/// so until their timeout. Under the mesh's lock.
 class ChainWatch {
  public:
-  /// It begins when the wait has lasted until `from`, and takes care that this is not missed.
-  /// `pause`: a fourth of that time, half the one between two chains of this rank's own.
+  /// The search begins when the wait has lasted until `from`; the watch makes sure that this is
+  /// noticed. `pause` is a quarter of that time, and half the time between two chains of this
+  /// rank's own.
   ChainWatch(const CallFrame& frame, const Waiting& waiting, Clock::time_point from,
              Clock::duration pause);
 

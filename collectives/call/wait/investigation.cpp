@@ -17,16 +17,16 @@ using transport::Inquiry;
 using transport::MadeCall;
 using transport::Question;
 
-/// For answers to "what are you doing?" once the deadline has passed.
+/// The time for answers to "what are you doing?" after the deadline.
 constexpr auto answer_grace = 200ms;
-/// For what other nodes' agents see of their ranks; ours gives up a little earlier.
+/// The time for other nodes' agents to report on their ranks; our agent gives up a little earlier.
 constexpr auto agents_grace = 700ms;
-/// For where another rank made its call, of which both are told in less than a second.
+/// The time to learn where another rank made its call; both ranks report in less than a second.
 constexpr auto place_grace = 500ms;
-/// For the record of a message that has come, by a rank of this node; and between looks at it.
+/// The time for a rank of this node to record a message that has come; and the pause between looks.
 constexpr auto record_grace = 100ms;
 constexpr auto record_interval = 1ms;
-/// Agents are asked about so many ranks.
+/// The most ranks about which agents are asked.
 constexpr std::size_t asked_of_agents_max = 16;
 
 /// An inquiry, as long as its answers are waited for.
@@ -45,7 +45,7 @@ class Asking {
   Inquiry& inquiry_;
 };
 
-/// What was answered, if it is of that kind.
+/// The answer, if it is of that kind.
 template <class Kind>
 std::optional<Kind> answered(const transport::Answer& answer) {
   const auto* told = std::get_if<Kind>(&answer);
@@ -104,7 +104,7 @@ void Investigation::fill(ending::CallDiffers& differs) {
                        mesh_.table().digest(), mesh_.table().title()};
 }
 
-/// A message that needs no waiting is on its way before it is recorded.
+/// Waits for a record, since a message that need not wait leaves before it is recorded.
 void Investigation::fill(ending::MessageDiffers& message) {
   Inquiry inquiry{
       .communicator = frame_.setting.group.id, .question = Question::sent, .message = message.sent};
@@ -127,7 +127,7 @@ void Investigation::fill(ending::MessageDiffers& message) {
   }
 }
 
-/// That rank's call of that number: by its flight ring on this node, else it is asked.
+/// That rank's call of that number: from its flight ring on this node; else the rank is asked.
 std::optional<MadeCall> Investigation::made(int world_rank, std::uint64_t sequence) {
   auto known = mesh_.made_calls().call_made(world_rank, frame_.setting.group.id, sequence);
   if (known || world_rank == mesh_.rank()) return known;
@@ -140,8 +140,8 @@ std::string Investigation::argument_of(int world_rank, std::uint64_t sequence) {
   return words ? words->text : "";
 }
 
-/// Another rank hears it while it waits in a call, or has started one. One that gave up has said
-/// why.
+/// Asks another rank, which hears it while it waits in a call or has started one. A rank that gave
+/// up has said why.
 transport::Answer Investigation::asked(int world_rank, Inquiry inquiry) {
   if (heard_) return transport::NothingKnown{};
   inquiry.communicator = frame_.setting.group.id;
@@ -196,7 +196,8 @@ void Investigation::ask_ranks(const ending::TimedOut& late, Inquiry& inquiry, co
   }
 }
 
-/// About ranks on other nodes that have not answered themselves: they may be stopped, or compute.
+/// Asks agents about ranks on other nodes that have not answered themselves, since they may be
+/// stopped, or compute.
 std::map<int, SeenDoing> Investigation::ask_agents(std::vector<int> silent) {
   const auto& membership = mesh_.world().membership();
   if (membership == nullptr || silent.empty()) return {};
@@ -212,7 +213,7 @@ std::map<int, SeenDoing> Investigation::ask_agents(std::vector<int> silent) {
   return std::move(answer).value_or(std::map<int, SeenDoing>{});
 }
 
-/// What is known of a rank without its answer.
+/// The facts about a rank that are known without its answer.
 ending::Sight Investigation::sight_of(int world_rank) const {
   ending::Sight sight{.rank = world_rank};
   if (const auto& coming = mesh_.inbox().last_seen(world_rank)) {

@@ -11,17 +11,16 @@
 
 namespace dlaunch {
 
-/// Finds out what is still unknown when a call has ended: looks into records, and asks other ranks
-/// and agents, for a moment. Under the mesh's lock, while the call answers inquiries itself.
+/// Completes the facts when a call has ended: looks into records, and asks other ranks and agents
+/// for a moment. Under the mesh's lock, while the call itself answers inquiries.
 class Investigation {
  public:
   explicit Investigation(const CallFrame& frame) : frame_(frame), mesh_(frame.setting.mesh) {}
 
-  /// The ending with all that could be found out; another one if what was heard meanwhile tells
-  /// more.
+  /// The ending with all that could be found out; another ending if one was heard of meanwhile that
+  /// says more.
   Ending complete(Ending ending);
-  /// The same of a wait whose deadline has passed; nullopt if it came to what it waited for after
-  /// all.
+  /// The same for a wait whose deadline has passed; nullopt if the wait was satisfied after all.
   std::optional<Ending> complete(Ending ending, const Ready& ready);
 
  private:
@@ -45,7 +44,7 @@ class Investigation {
 
   const CallFrame& frame_;
   transport::Links& mesh_;
-  std::optional<Ending> heard_;  ///< Ends the search.
+  std::optional<Ending> heard_;  ///< An ending that was heard of; it ends the search.
 };
 
 }  // namespace dlaunch

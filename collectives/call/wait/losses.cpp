@@ -6,22 +6,25 @@ namespace {
 using namespace std::chrono_literals;
 using transport::FailureNotice;
 
-/// A closed connection says that a peer is gone, the agent says why; its word is waited for.
+/// How long to wait for the agent's word: a closed connection says that a peer is gone, the agent
+/// says why.
 constexpr auto cause_grace = 150ms;
-/// The same of a rank on another node: that node may be gone with its agent, of which the others
-/// hear when its connection has not come back for 2 s.
+/// The same for a rank on another node: that node may be gone with its agent, which others learn
+/// when its connection has not come back for 2 s.
 constexpr auto node_cause_grace = 3s;
-/// News of an end may overtake what the rank had sent before: its data, or why it gave up.
+/// How long earlier messages of a rank may take after the news of its end: its data, or why it gave
+/// up.
 constexpr auto delivery_grace = 20ms;
-/// Without an agent only other ranks can say why a rank gave up, and the one that does may have
-/// many to tell and no processor.
+/// Without an agent: how long other ranks may take to say why a rank gave up. The one that says it
+/// may have many to tell, and may lack a processor.
 constexpr auto hearsay_grace = 500ms;
-/// A rank that this one does not wait for died: a call whose data is all on its way may still end
-/// well.
+/// How long a call may go on after a rank that it does not wait for died: if all data is on its way
+/// the call may still end well.
 constexpr auto indirect_grace = 300ms;
-/// The first connection of a rank that left in good order may have met a network that loses.
+/// How long the first connection of a rank that left in good order may take on a network that loses
+/// packets.
 constexpr auto connection_grace = 500ms;
-/// A rank that has left may have done all its part in what a device does.
+/// How long a device may take after a rank has left, which may have done all its part.
 constexpr auto device_grace = 1s;
 
 }  // namespace
@@ -43,7 +46,7 @@ std::optional<Ending> LossWatch::look(const Waiting& waiting, NextLook& next) {
       if (auto lost = look_at_source(rank, waiting, next)) return lost;
     }
   } else {
-    // From anybody: only when nobody is left who could send.
+    // A receive from any rank fails only when no rank is left that could send.
     int gone = -1;
     for (const int rank : waiting.to_receive()) {
       if (rank == mesh_.rank()) continue;
@@ -63,8 +66,8 @@ std::optional<Ending> LossWatch::look(const Waiting& waiting, NextLook& next) {
   return look_for_lost(next);
 }
 
-/// Ranks that were given up with their node may still do their part, and are to be missed all the
-/// same: by the collectives that come later, however quick they are.
+/// Looks for lost ranks. Ranks that were given up with their node may still do their part in this
+/// call, but later collectives, however quick, must miss them.
 std::optional<Ending> LossWatch::look_for_lost(NextLook& next) {
   for (std::size_t i = 0; i < mesh_.losses().size(); ++i) {
     const PeerLoss& loss = mesh_.losses()[i];
@@ -77,7 +80,8 @@ std::optional<Ending> LossWatch::look_for_lost(NextLook& next) {
   return std::nullopt;
 }
 
-/// A rank, which nobody waits for in particular, can take no more part in the call.
+/// Looks for ranks that can take no more part in the call, although nobody waits for them in
+/// particular.
 std::optional<Ending> LossWatch::look_for_left(NextLook& next) {
   std::optional<Ending> found;
   mesh_.visit_known_ranks([&](int rank) {
@@ -93,7 +97,7 @@ std::optional<Ending> LossWatch::look_for_left(NextLook& next) {
   return found;
 }
 
-/// Why nothing more comes from this rank by the way the call goes; null if more may come.
+/// Why nothing more comes from this rank on this call's way; null if more may come.
 const std::string* LossWatch::end_of(int world_rank, const Waiting& waiting) const {
   static const std::string left = "it destroyed its communicator";
   if (!waiting.in_shm_group) return mesh_.end_of(world_rank);
@@ -102,7 +106,8 @@ const std::string* LossWatch::end_of(int world_rank, const Waiting& waiting) con
   return frame_.shm_here()->has_left(member) ? &left : nullptr;
 }
 
-/// A message sent before a rank left in good order may still be on its way when its end is known.
+/// Looks at one rank that is waited for. A message that it sent before it left in good order may
+/// still be on its way.
 std::optional<Ending> LossWatch::look_at_source(int world_rank, const Waiting& waiting,
                                                 NextLook& next) {
   const std::string* closed = end_of(world_rank, waiting);
@@ -112,7 +117,7 @@ std::optional<Ending> LossWatch::look_at_source(int world_rank, const Waiting& w
   return may_come ? std::nullopt : look_at(world_rank, closed, next);
 }
 
-/// How long the cause of a rank's end, or what it had sent before, may take to come.
+/// How long the cause of a rank's end, or its earlier messages, may take to come.
 Clock::duration LossWatch::grace_for(int world_rank) const {
   const PeerLoss* loss = mesh_.loss_of(world_rank);
   const bool is_elsewhere = frame_.is_elsewhere(world_rank);
@@ -124,14 +129,14 @@ Clock::duration LossWatch::grace_for(int world_rank) const {
   return is_elsewhere ? Clock::duration(node_cause_grace) : Clock::duration(cause_grace);
 }
 
-/// It is certain that nothing more comes from, or goes to, this rank, and the cause is known or
-/// will not become known.
+/// The ending once it is certain that nothing more comes from, or goes to, this rank, and the cause
+/// is known or never will be.
 std::optional<Ending> LossWatch::look_at(int world_rank, const std::string* closed,
                                          NextLook& next) {
   if (mesh_.loss_of(world_rank) == nullptr && closed == nullptr) return std::nullopt;
   const auto settled = noticed(world_rank) + grace_for(world_rank);
   const bool is_settled = Clock::now() >= settled;
-  // The others may have given up in a call that is still to come here, and left: that is why.
+  // The others may have left because they gave up in a call that is still to come here.
   const FailureNotice* told = mesh_.control().failure_of(frame_.setting.group.id);
   if (told != nullptr && told->code != Errc::peer_lost && (closed != nullptr || is_settled)) {
     return ending::Told{*told};
@@ -149,8 +154,9 @@ Ending LossWatch::lost(int world_rank, const std::string& cause) const {
   return lost;
 }
 
-/// A rank of which nothing more comes. One whose connection ended and that is not known to be lost
-/// has given up, and in the midst of a message to us it could not say over whom.
+/// The ending for a rank from which nothing more comes. If its connection ended and it is not known
+/// to be lost, it has given up; in the middle of a message to us it could not say because of which
+/// rank.
 Ending LossWatch::gone(int world_rank, const std::string* closed) const {
   const PeerLoss* loss = mesh_.loss_of(world_rank);
   if (loss != nullptr) return lost(world_rank, loss->cause);

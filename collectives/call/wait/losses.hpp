@@ -10,8 +10,8 @@
 
 namespace dlaunch {
 
-/// Sees whether ranks that a call needs are gone, and gives news of the cause time to come. Under
-/// the mesh's lock.
+/// Watches whether ranks that a call needs are gone, and gives the news of the cause time to come.
+/// Under the mesh's lock.
 class LossWatch {
  public:
   explicit LossWatch(const CallFrame& frame) : frame_(frame), mesh_(frame.setting.mesh) {}
@@ -33,7 +33,8 @@ class LossWatch {
 
   const CallFrame& frame_;
   const transport::Links& mesh_;
-  std::vector<std::pair<int, TimePoint>> noticed_;  ///< When it was first seen that a rank is gone.
+  /// Ranks that are gone, and when this was first seen.
+  std::vector<std::pair<int, TimePoint>> noticed_;
 };
 
 }  // namespace dlaunch

@@ -21,7 +21,7 @@ Ending mismatch_of(const CallFrame& frame, const Receive& receive) {
   return differs;
 }
 
-/// Messages on the device whose other side tells of another one.
+/// Finds messages on the device that differ from the other side's word.
 std::optional<Ending> find_device_message(const CallFrame& frame) {
   auto& news = frame.setting.mesh.control();
   CallHistory* const history = frame.setting.history;
@@ -34,7 +34,7 @@ std::optional<Ending> find_device_message(const CallFrame& frame) {
   return ending::DeviceMessageDiffers{unlike->from, unlike->sent, unlike->expected};
 }
 
-/// A collective of which another rank tells, and which is another one here.
+/// Finds a collective of which another rank tells and which is another one here.
 std::optional<Ending> find_call(const CallFrame& frame) {
   auto& news = frame.setting.mesh.control();
   if (!transport::is_counted(frame.fingerprint.op) || !news.has_calls()) return std::nullopt;
@@ -45,8 +45,8 @@ std::optional<Ending> find_call(const CallFrame& frame) {
   return std::nullopt;
 }
 
-/// Another rank gave wrong arguments to this call, or to one that is on this rank's stream and
-/// cannot end there.
+/// Finds wrong arguments that another rank gave to this call, or to one on this rank's stream,
+/// which cannot end there.
 const FailureNotice* find_wrong_arguments(const CallFrame& frame) {
   const auto& news = frame.setting.mesh.control();
   const std::uint64_t communicator = frame.setting.group.id;

@@ -10,8 +10,8 @@ namespace {
 
 using transport::Fingerprint;
 
-/// The collective of this communicator in a rank's flight recorder of which that holds; of several
-/// the one whose number is closest to this call's.
+/// The collective of this communicator in a rank's flight recorder for which the condition holds;
+/// of several, the one whose number is closest to this call's.
 std::optional<Fingerprint> find_recorded(const CallFrame& frame, const FlightRing& ring,
                                          const std::function<bool(const Fingerprint&)>& is_wanted) {
   if (frame.setting.flight == nullptr) return std::nullopt;

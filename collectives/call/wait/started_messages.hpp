@@ -10,7 +10,7 @@
 namespace dlaunch {
 
 /// The messages of a call that are under way while it does something else, by their tickets. For
-/// the thread that makes the call; what takes the mesh, under its lock.
+/// the thread that makes the call; functions that take the mesh need its lock.
 class StartedMessages {
  public:
   using Ticket = Mesh::Ticket;
@@ -25,7 +25,7 @@ class StartedMessages {
   Started& at(Ticket ticket) { return *started_[ticket]; }
   /// It is complete.
   void end(Ticket ticket);
-  /// Its call is given up.
+  /// The call is given up.
   void take_back(transport::Links& mesh, Ticket ticket) noexcept;
 
  private:

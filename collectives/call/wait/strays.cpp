@@ -7,9 +7,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// A rank that waits by its node looks so often at what others do that it does not wait for.
+/// How often a rank that waits through its node looks at ranks that it does not wait for.
 constexpr auto interval_by_node = 10ms;
-/// And one that waits for others directly, once it has waited for long.
+/// The same for a rank that waits for others directly, once it has waited for long.
 constexpr auto interval_in_flat = 100ms;
 
 }  // namespace

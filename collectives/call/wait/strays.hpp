@@ -7,9 +7,9 @@
 
 namespace dlaunch {
 
-/// Sees whether ranks are in another call. A rank waits for few others, of which none need know
-/// that they are in another call: one that is in such a call has published it to its node, or sent
-/// something that is not of this one. Under the mesh's lock.
+/// Watches whether other ranks are in another call. A rank waits only for a few others, none of
+/// which need notice that a further rank strays. Such a rank has published its call to its node, or
+/// sent a message that does not belong to this call. Under the mesh's lock.
 class StrayWatch {
  public:
   explicit StrayWatch(const CallFrame& frame) : frame_(frame) {}

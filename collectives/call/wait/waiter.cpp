@@ -11,7 +11,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Longer than a call takes that nobody keeps waiting.
+/// The wait after which a call is told to others; longer than any undisturbed call takes.
 constexpr auto tell_after = 400ms;
 
 }  // namespace
@@ -48,7 +48,7 @@ std::optional<Ending> Waiter::wait(const Waiting& waiting, const Ready& ready,
     if (look_interval < deadline_ - now) next.at_latest(now + look_interval);
     if (frame_.is_thread_wanted()) {
       mesh.step(now, false);
-      // It is given back where memory is looked at, which costs less.
+      // The thread is given back where memory is polled, which costs less.
       if (waiting.in_shm_group) return std::nullopt;
       if (!ready()) give_thread_back();
       continue;
@@ -60,7 +60,8 @@ std::optional<Ending> Waiter::wait(const Waiting& waiting, const Ready& ready,
   return std::nullopt;
 }
 
-/// Other threads wait in the mesh meanwhile, or the progress thread moves what was started.
+/// Gives the thread back; meanwhile other threads wait in the mesh, or the progress thread moves
+/// started calls.
 void Waiter::give_thread_back() const {
   transport::ProgressLock& progress = frame_.setting.mesh.progress_lock();
   progress.leave();
@@ -71,8 +72,8 @@ void Waiter::give_thread_back() const {
   progress.enter();
 }
 
-/// A rank that has waited in a collective for long says which one it is in to the ranks that it
-/// waits for: where each takes the other for the root, nothing else would ever come.
+/// Tells the awaited ranks, after a long wait, in which collective this rank is. If each takes the
+/// other for the root, nothing else would ever arrive.
 void Waiter::tell_call(const Waiting& waiting) const {
   transport::Links& mesh = frame_.setting.mesh;
   const auto header =

@@ -9,14 +9,15 @@
 
 namespace dlaunch {
 
-/// The waiting of one call: moves messages until what is waited for is there, and sees what ends
-/// the call before. Says so by a typed reason; it makes no sentence.
+/// The waiting of one call: moves messages until the wait is satisfied, and notices what ends the
+/// call earlier. It returns a typed reason and makes no sentences.
 class Waiter {
  public:
   explicit Waiter(const CallFrame& frame);
 
-  /// nullopt: it is there; or it is in memory, and the thread is wanted back. `look_interval`:
-  /// nobody tells of it. Under the mesh's lock, as a caller of its progress.
+  /// nullopt: the wait is satisfied; or it is a wait in memory, and the thread is wanted back.
+  /// `look_interval` is for changes of which nobody tells. Under the mesh's lock, as a caller of
+  /// its progress.
   std::optional<Ending> wait(const Waiting& waiting, const Ready& ready,
                              Clock::duration look_interval);
 

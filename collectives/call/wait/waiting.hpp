@@ -11,24 +11,24 @@
 
 namespace dlaunch {
 
-/// What a call waits for. The ranks that it needs for that are asked for as often as it matters:
-/// one that has done its part is needed no more, and may leave.
+/// The thing that a call waits for. The ranks that it needs are found anew each time, since a rank
+/// that has done its part is needed no more, and may leave.
 struct Waiting {
   const transport::Receive* receive = nullptr;
   const transport::Outgoing* outgoing = nullptr;
-  /// World ranks of which it waits for something else; or any of `ranks`.
+  /// World ranks from which it waits for something other than messages; with `any`, one of `ranks`.
   std::optional<int> rank = std::nullopt;
   std::span<const int> ranks = {};
 
-  bool in_shm_group = false;  ///< For what a member of an shm group publishes.
-  bool in_memory = false;     ///< For what that rank alone writes into memory.
-  bool all = false;           ///< For what a device does with all ranks.
-  bool has_spun = false;      ///< For long enough to go to sleep.
+  bool in_shm_group = false;  ///< It waits for a member of an shm group to publish.
+  bool in_memory = false;     ///< It waits for that rank alone to write to memory.
+  bool all = false;           ///< It waits for a device's work with all ranks.
+  bool has_spun = false;      ///< It has spun for long enough to sleep now.
 
   /// World ranks from which something has still to come: from all of them, or `any`.
   std::span<const int> to_receive() const;
   bool any() const;
-  /// And to which something has still to go, or which have to tell that they have it.
+  /// World ranks to which something has still to go, or which have to confirm it.
   std::span<const int> to_send() const;
   /// The one rank from which something has still to come; -1: several, or none.
   int whom() const {
@@ -58,10 +58,10 @@ inline std::span<const int> Waiting::to_send() const {
   return {&outgoing->to, 1};
 }
 
-/// Whether what is waited for is there. Asked under the mesh's lock.
+/// Whether the wait is satisfied. Asked under the mesh's lock.
 using Ready = std::function<bool()>;
 
-/// When a wait has to look again at what nobody tells of.
+/// The time at which a wait has to look again for changes of which nobody tells.
 class NextLook {
  public:
   void at_latest(Clock::time_point when) { when_ = std::min(when_, when); }

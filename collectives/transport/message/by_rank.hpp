@@ -8,9 +8,9 @@
 
 namespace dlaunch::transport {
 
-/// Values that a rank keeps for each rank that it has to do with: few of a world that may be large.
-/// Takes room for those alone. A value stays in its place, and is never taken out. A hash table
-/// with open addressing, since it is looked into for every message. Not thread-safe.
+/// Values for the ranks with which this one communicates, few of a world that may be large; it
+/// takes room for those alone. A value stays in place, and is never removed. A hash table with open
+/// addressing, since it is searched for every message. Not thread-safe.
 template <class T>
 class ByRank {
  public:
@@ -28,11 +28,11 @@ class ByRank {
       if (slot.kept == nullptr) return nullptr;
     }
   }
-  /// Makes it where there is nothing.
+  /// Makes the value if there is none.
   template <class... Arguments>
   T& get(int rank, Arguments&&... arguments) {
     if (T* kept = find(rank)) return *kept;
-    // At most half of the slots are taken, so that looking ends soon.
+    // At most half of the slots are taken, so that a search ends soon.
     if (2 * (entries_.size() + 1) > slots_.size()) grow();
     entries_.push_back({rank, std::make_unique<T>(std::forward<Arguments>(arguments)...)});
     put(rank, entries_.back().kept.get());

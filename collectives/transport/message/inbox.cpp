@@ -9,9 +9,10 @@ namespace dlaunch::transport {
 namespace {
 
 constexpr std::size_t drain_bytes = 64u << 10;
-/// Counted for each parked message beside its payload, so that empty ones are limited too.
+/// The bytes that count for each parked message besides its payload, so that empty ones are
+/// limited, too.
 constexpr std::size_t parked_overhead = 128;
-/// Kept for what is parked next.
+/// The most list entries that are kept for later messages.
 constexpr std::size_t spares_max = 1024;
 
 bool is_meant_for(const Header& header, Kind kind, std::uint64_t communicator, int tag) {
@@ -19,13 +20,13 @@ bool is_meant_for(const Header& header, Kind kind, std::uint64_t communicator, i
          (kind != Kind::message || tag == any_tag || header.tag == tag);
 }
 
-/// What the sender says of its elements is true: so many bytes are theirs.
+/// Whether the header's elements take as many bytes as it says.
 bool is_consistent(const Header& header) {
   const std::size_t each = size_of(header.dtype);
   return each != 0 && header.bytes % each == 0 && header.bytes / each == header.count;
 }
 
-/// Ranks must agree on the whole call; on a message, on what it holds.
+/// Whether they agree: on a collective, in the whole call; on a message, in its contents.
 bool agrees(const Receive& receive, const Header& header) {
   if (receive.up_to) {
     return header.dtype == receive.expected.dtype && header.bytes <= receive.into.size() &&
@@ -36,7 +37,7 @@ bool agrees(const Receive& receive, const Header& header) {
   return header.dtype == receive.expected.dtype && header.count == receive.expected.count;
 }
 
-/// What becomes of a receive whose message does not agree with it.
+/// The state of a receive whose message does not agree with it.
 Receive::State refusal(const Receive& receive, const Header& header) {
   const bool is_too_long = receive.up_to && header.dtype == receive.expected.dtype &&
                            is_consistent(header) && header.bytes > receive.into.size();
@@ -127,7 +128,7 @@ Receive* Inbox::claim(int from, const Header& header) {
   return wanting;
 }
 
-/// What it would take of this rank's.
+/// The parked message of this rank that the receive would take.
 Inbox::Parked* Inbox::first_parked(const Receive& receive, int from, const Source& s) const {
   if (receive.kind != Kind::message || receive.tag != any_tag) {
     if (s.parked.empty()) return nullptr;
@@ -165,8 +166,8 @@ std::optional<Inbox::Arrival> Inbox::first_arrival(const Receive& receive) const
   return best;
 }
 
-/// A message that is parked, or being parked, or held. False: it is too long for the receive, and
-/// stays for another.
+/// Takes a message that is parked, being parked, or held. False: it is too long for the receive,
+/// and stays for another.
 bool Inbox::take(Receive& receive, const Arrival& arrival) {
   Source& s = source(arrival.from);
   Parked* const parked = arrival.parked;
@@ -266,7 +267,7 @@ void Inbox::begin(int from, const Header& header) {
       wanting->state = Receive::State::filling;
       break;
     }
-    // The message stays, held or parked; one that was too long is for the receive behind.
+    // The message stays, held or parked. If it was too long, the next receive may take it.
     const auto refused = refusal(*wanting, header);
     wanting->state = refused;
     if (refused == Receive::State::mismatched) break;
@@ -275,11 +276,11 @@ void Inbox::begin(int from, const Header& header) {
   if (s.header.bytes == 0) finish(s);
 }
 
-/// Also looks again whether a message that had to wait now fits.
+/// Whether the source is held; checks again whether a waiting message fits now.
 bool Inbox::is_held(int from) {
   if (!is_stalled(from)) return false;
   Source& s = source(from);
-  // The length comes from outside: compared before anything is added to it.
+  // The length comes from outside, so it is compared before anything is added to it.
   if (s.header.bytes > parked_bytes_max_) return true;
   const std::size_t need = s.header.bytes + parked_overhead;
   if (s.parked_bytes + need > parked_bytes_max_) return true;
@@ -307,7 +308,7 @@ void Inbox::advance(int from, std::size_t bytes) {
 }
 
 void Inbox::finish(Source& s) {
-  // An empty message that is held stays so until it is parked or taken.
+  // A held empty message stays so until it is parked or taken.
   if (s.target == nullptr && !s.parking && !s.dropping) return;
   Receive* const target = std::exchange(s.target, nullptr);
   s.active = false;
@@ -315,7 +316,7 @@ void Inbox::finish(Source& s) {
   if (target != nullptr) complete(*target);
 }
 
-/// It has its message.
+/// Completes a receive that has its message.
 void Inbox::complete(Receive& receive) {
   if (!is_synchronous(receive.header)) {
     receive.state = Receive::State::done;
@@ -367,7 +368,7 @@ std::optional<Inbox::Apart> Inbox::set_apart(std::uint64_t communicator, int fro
                found->parked != nullptr ? found->parked->header : s.header};
 }
 
-/// It is one among the others again. What was held may have been parked since.
+/// The message is one of the others again. If it was held it may have been parked since.
 Inbox::Arrival Inbox::join(const Apart& message) {
   Source& s = source(message.from);
   Parked* parked = s.parked.first();

@@ -17,9 +17,9 @@
 
 namespace dlaunch::transport {
 
-/// A state that changes under the mesh's lock, and at which its owner may look without: what was
-/// done before it became so is then seen, and nothing of the owner's is touched after its last
-/// change.
+/// A state that changes under the mesh's lock and that its owner may read without the lock. The
+/// owner then sees everything done before the change, and nothing of the owner's is touched after
+/// the last change.
 template <class State>
 class ObservedState {
  public:
@@ -39,7 +39,7 @@ class ObservedState {
 /// A receive somebody waits for. Owned by whoever posted it; stays in place until it is no longer
 /// pending() or was withdrawn.
 struct Receive {
-  /// answering: it has the message, of which the sender is still to be told (is_synchronous).
+  /// answering: it has the message, but the sender still has to be told (is_synchronous).
   enum class State { waiting, filling, answering, done, mismatched, too_long };
 
   Kind kind = Kind::collective;
@@ -54,7 +54,7 @@ struct Receive {
 
   ObservedState<State> state = State::waiting;
   int source = any_source;  ///< The rank whose message it took.
-  Header header;            ///< That message's, once it is not waiting any more.
+  Header header;            ///< The message's header, once it has met one.
 
   // The inbox's.
   std::uint64_t posted_at = 0;  ///< Its number among all that were posted.
@@ -74,8 +74,8 @@ inline MatchKey key_of(const Receive& receive) noexcept {
           receive.communicator};
 }
 
-/// Whether the receive would take the message, and whether that holds what is expected, and nobody
-/// needs to be told.
+/// Whether the receive would take the message, which has the expected contents and needs no
+/// confirmation.
 bool fits(const Receive& receive, const Header& header);
 
 /// Brings arriving messages and posted receives together. Pure: no socket, no clock. A message that
@@ -99,23 +99,23 @@ class Inbox {
   /// it is read to its end and dropped.
   void withdraw(Receive& receive);
 
-  /// Nobody waits for anything of this rank, and nothing of it is parked or under way: a receive
+  /// Whether nobody waits for this rank and nothing of it is parked or under way, so that a receive
   /// may take the next message straight from its receiving end.
   bool is_clear(int from) const {
     if (!posted_for_any_.empty()) return false;
     const Source& s = source(from);
     return !s.active && s.awaited == 0 && s.parked.empty();
   }
-  /// Somebody waits for something.
+  /// Whether there are posted receives.
   bool is_awaited() const;
   /// The receive that takes this message of `from`, which is there as a whole, and is posted no
   /// more; null if none does, or another is under way. The caller fills and completes it.
   Receive* claim(int from, const Header& header);
-  /// It did.
+  /// Notes that a receive took this message so.
   void note_taken(int from, const Header& header) { source(from).last_seen = header; }
-  /// Messages from here on are worth being read straight to where they belong.
+  /// The size from which messages are worth reading straight to their destination.
   static constexpr std::size_t long_bytes = 16u << 10;
-  /// A receive of that many bytes waits for a message of this rank, and of no other.
+  /// Whether a receive of that many bytes waits for this rank alone.
   bool awaits_long(int from) const { return source(from).long_awaited > 0; }
 
   // ---- What the receiving end of `from` does. ----
@@ -126,10 +126,10 @@ class Inbox {
   std::span<std::byte> room(int from);
   /// `bytes` were written where room said.
   void advance(int from, std::size_t bytes);
-  /// A message has begun and is not complete.
+  /// Whether a message has begun and is not complete.
   bool is_receiving(int from) const { return source(from).active; }
   bool is_held(int from);
-  /// A message has begun, and nobody takes it.
+  /// Whether a message has begun and nobody takes it.
   bool is_stalled(int from) const { return is_stalled(source(from)); }
   /// Copies a whole message in, without limit: what a rank sends to itself.
   void deliver(int from, const Header& header, BytesView payload);
@@ -148,7 +148,7 @@ class Inbox {
                                  std::span<const int> sources);
   /// For a receive that fits, in place of post.
   void take_apart(Receive& receive, const Apart& message);
-  /// To where it was: the first receive that waits for it takes it.
+  /// Puts it back to its place: the first receive that waits for it takes it.
   void put_back(const Apart& message);
   /// The source and header of the first parked message of a collective of that communicator which
   /// `is_it`; looks at all.
@@ -160,7 +160,7 @@ class Inbox {
  private:
   /// A message that nobody waits for yet.
   struct Parked {
-    /// So little lies in it; more in memory of the pool's.
+    /// A payload up to this size lies in it, a longer one in memory of the pool.
     static constexpr std::size_t near_bytes = 64;
 
     int from = -1;
@@ -188,8 +188,8 @@ class Inbox {
     std::size_t got = 0;
     Receive* target = nullptr;  ///< Its payload goes there,
     bool parking = false;       ///< or into the last that is parked,
-    bool dropping = false;      ///< or nowhere. None of the three: held.
-    bool is_apart = false;      ///< The same of what is held as of what is parked.
+    bool dropping = false;      ///< or nowhere. If none of the three: held.
+    bool is_apart = false;      ///< Whether the held message is set apart.
 
     ParkedList parked;
     std::size_t parked_bytes = 0;
@@ -227,12 +227,12 @@ class Inbox {
   std::size_t parked_bytes_max_;
   BufferPool buffer_pool_;  ///< Room for parked messages; outlives them.
   ByRank<Source> sources_;  ///< The ranks from which something has come.
-  Source unknown_;          ///< Stands for the others.
+  Source unknown_;          ///< Stands for ranks from which nothing has come.
   MatchTable<Parked, &Parked::by_key> parked_;
   MatchTable<Receive, &Receive::place> posted_;
   IntrusiveList<Receive, &Receive::place> posted_for_any_;  ///< Those that are not exact.
   std::vector<Receive*> answering_;                         ///< In the order of their completion.
-  ParkedList spare_;  ///< For what is parked next, so that it takes no memory.
+  ParkedList spare_;  ///< Spare entries, so that parking allocates nothing.
   std::size_t spares_ = 0;
   std::uint64_t posts_ = 0;
   std::vector<std::byte> drain_;

@@ -7,7 +7,7 @@
 
 namespace dlaunch::transport {
 
-/// The place where a rank runs, as it says itself.
+/// The place where a rank runs, by its own word.
 struct Location {
   std::int32_t node = 0;      ///< WorldInfo::node_rank.
   std::int32_t local = 0;     ///< Its rank on that node.

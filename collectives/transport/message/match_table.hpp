@@ -9,7 +9,7 @@
 
 namespace dlaunch::transport {
 
-/// What brings a message and a receive together where neither source nor tag is "any".
+/// The key by which a message and a receive meet if neither source nor tag is "any".
 struct MatchKey {
   Kind kind{};
   int from = -1;  ///< World rank.

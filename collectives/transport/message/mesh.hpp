@@ -22,9 +22,9 @@ class Mesh {
 
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  /// For what an algorithm needs beside the call's buffers.
+  /// Memory that an algorithm needs besides the call's buffers.
   virtual BufferPool& buffer_pool() = 0;
-  /// Which of the algorithms serves what; the same on all ranks.
+  /// The table of algorithms; the same on all ranks.
   virtual const algorithms::Table& table() const = 0;
   /// Returns when `data` may be reused. Never to oneself.
   virtual void send(int to, BytesView data) = 0;

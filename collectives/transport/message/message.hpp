@@ -19,9 +19,9 @@
 #include <variant>
 #include <vector>
 
-/// What travels between two ranks. A TCP connection carries one direction: the sender
+/// The bytes that travel between two ranks. A TCP connection carries one direction: the sender
 /// connects and says Hello, then come messages, each a Header and `bytes` bytes of payload.
-/// Little-endian, the structs' own layout.
+/// Little-endian, in the structs' own layout.
 namespace dlaunch::transport {
 
 constexpr std::uint32_t hello_magic = 0x534d4c44;    // "DLMS"
@@ -90,7 +90,7 @@ enum class Op : std::uint8_t {
   probe,
 };
 
-/// What is to be known of a call. A new one is an enumerator and a row.
+/// The properties of a call. A new one is an enumerator and a row.
 struct OpTraits {
   Op op{};
   const char* name =
@@ -162,7 +162,7 @@ constexpr std::uint64_t counts_vary = ~std::uint64_t{0};
 constexpr std::uint32_t shadow_bit = 1u << 30;
 constexpr std::uint32_t device_bit = 1u << 31;
 
-/// What a call is, as far as ranks must agree on it. 0 stands for "has none".
+/// The terms of a call on which ranks must agree. 0 stands for "has none".
 struct Fingerprint {
   Op op{};
   DType dtype{};
@@ -170,7 +170,8 @@ struct Fingerprint {
   std::int32_t root = -1;
   std::uint64_t sequence = 0;  ///< From 1 in each communicator; messages have none.
   std::uint64_t count = 0;
-  /// A hash of what else must agree: counts of a v-variant, a factor, a custom operation's name.
+  /// A hash of further terms that must agree: counts of a v-variant, a factor, a custom operation's
+  /// name.
   std::uint64_t argument = 0;
   /// What the call is for, packed by the layer above (call/core/traffic.hpp); 0: the program's own.
   std::uint32_t traffic = 0;
@@ -184,9 +185,10 @@ struct Fingerprint {
   static auto fields(auto& m) {
     return std::tie(m.op, m.dtype, m.reduce, m.root, m.sequence, m.count, m.argument, m.traffic);
   }
-  /// Its buffers are CUDA's.
+  /// Whether its buffers are CUDA's.
   bool on_device() const noexcept { return (traffic & device_bit) != 0; }
-  /// Its part in what ranks compare: a shadow is meant to meet what it is the shadow of.
+  /// The part of the traffic that ranks compare, without the shadow's bit: a shadow is meant to
+  /// meet the call that it shadows.
   static std::uint32_t compared_traffic(std::uint32_t traffic) noexcept {
     return traffic & ~shadow_bit;
   }
@@ -220,7 +222,7 @@ static_assert(sizeof(Header) == 56 && std::is_trivially_copyable_v<Header>);
 Header make_header(Kind kind, std::uint64_t communicator, const Fingerprint& call,
                    std::uint64_t bytes, int tag = 0);
 Fingerprint fingerprint_of(const Header& header);
-/// The same for calls that agree, by which ranks that disagree are counted.
+/// A number that is equal for calls that agree; ranks that disagree are counted by it.
 std::uint64_t number_of(const Fingerprint& call) noexcept;
 /// A message whose sender waits until it was received, and is told by Kind::taken.
 constexpr bool is_synchronous(const Header& header) noexcept {
@@ -240,7 +242,7 @@ enum class Scope : std::uint16_t {
   this_call,         ///< That call alone: the sender gave it wrong arguments and goes on.
 };
 
-/// What a rank says when its call failed.
+/// A rank's message about its failed call.
 struct FailureNotice {
   Errc code{};
   Scope scope{};
@@ -252,11 +254,11 @@ struct FailureNotice {
   int met_by = -1;  ///< The world rank that met it first; -1: the one that says it.
 };
 
-/// What an inquiry is about.
+/// The subject of an inquiry.
 enum class Question : std::uint64_t {
-  doing,     ///< What the rank is in.
+  doing,     ///< The call that the rank is in.
   made,      ///< Its collective of that sequence: a MadeCall.
-  argument,  ///< What it calls that collective with, if it is in it: an ArgumentWords.
+  argument,  ///< Its argument of that collective, if it is in it: an ArgumentWords.
   sent,      ///< The message of dtype, count and tag that it sent to that root: a SentFrom.
 };
 
@@ -303,7 +305,7 @@ struct SentFrom {
   static auto fields(auto& m) { return std::tie(m.places); }
   bool operator==(const SentFrom&) const = default;
 };
-/// What a rank answers to an inquiry.
+/// A rank's answer to an inquiry.
 using Answer = std::variant<NothingKnown, Doing, MadeCall, ArgumentWords, SentFrom>;
 
 Bytes encode(const FailureNotice& notice);

@@ -7,7 +7,7 @@
 
 namespace dlaunch::transport {
 
-/// When to ask the store again for what is not there yet: after ever longer pauses. A value.
+/// Ever longer pauses between questions to the store for a value that is not there yet. A value.
 class Pauses {
  public:
   /// Whether it is time; then the next pause begins.
@@ -17,7 +17,7 @@ class Pauses {
     pause_ = std::min<Clock::duration>(2 * pause_, pause_max);
     return true;
   }
-  /// When it is time.
+  /// The time of the next question.
   Clock::time_point next() const noexcept { return next_; }
   /// Nothing is awaited now: the next pause is short again.
   void forget() noexcept { pause_ = pause_first; }

@@ -53,7 +53,7 @@ bool Poller::tell(int count) {
     try {
       place.watched->on_ready(event.events);
     } catch (...) {
-      // The others may be told of this but once.
+      // Other descriptors may be reported only once.
       if (!failure) failure = std::current_exception();
     }
   }

@@ -13,17 +13,18 @@ namespace dlaunch::transport {
 /// The owner of a descriptor that a poller watches. Told under the mesh's lock; it may end then.
 class Watched {
  public:
-  /// Events of epoll(7). If it throws, the others that are ready are told before that goes on.
+  /// Takes events of epoll(7). If it throws, the owners of other ready descriptors are told before
+  /// the exception goes on.
   virtual void on_ready(std::uint32_t events) = 0;
 
  protected:
   ~Watched() = default;
 };
 
-/// All descriptors that a mesh waits for: one set, of those that have something to wait for alone.
-/// A wait costs as much as there is news, however many there are.
-/// Under the mesh's lock, which is released while the set is waited for. A forked child has a copy
-/// of the set and leaves it alone.
+/// All descriptors that a mesh waits for, in one set, which holds only those with something to wait
+/// for. The cost of a wait depends on the news, not on the number of descriptors. Under the mesh's
+/// lock, which is released while the set is waited for. A forked child has a copy of the set and
+/// leaves it alone.
 class Poller {
  public:
   /// A descriptor's place in the set, empty at first. Ends before the descriptor is closed: the
@@ -36,8 +37,8 @@ class Poller {
     Watch(Watch&& other) noexcept;
     Watch& operator=(Watch&& other) noexcept;
     ~Watch() { end(); }
-    /// Waits for these from here on, and for nothing at all if there are none; costs a system call
-    /// only where that changes. Throws Error{internal} where the kernel has no room.
+    /// Sets the events to wait for from here on; none: waits for nothing. Costs a system call only
+    /// on a change. Throws Error{internal} if the kernel has no room.
     void want(std::uint32_t events);
 
    private:
@@ -75,7 +76,8 @@ class Poller {
  private:
   struct Place {
     Watched* watched = nullptr;
-    std::uint32_t turn = 0;  ///< Counts those that had the place: news of an earlier one are stale.
+    /// Counts the users of the place: events for an earlier one are stale.
+    std::uint32_t turn = 0;
   };
 
   std::uint32_t take_place(Watched& watched);

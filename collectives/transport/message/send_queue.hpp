@@ -13,13 +13,13 @@ namespace dlaunch::transport {
 /// A message on its way out. Owned by whoever posted it; stays in place until it is no longer
 /// pending or was withdrawn; its payload is borrowed as long.
 struct Outgoing {
-  /// sent: what is synchronous has left, and its receiver has not told that it has it.
+  /// sent: a synchronous message has left, and its receiver has not confirmed it.
   enum class State { waiting, sent, done, failed };
 
   int to = -1;  ///< World rank.
   Header header;
   BytesView payload;
-  /// It is done only once its receiver has told that it has it; false from then on.
+  /// Whether it is done only once its receiver has confirmed it; false from then on.
   bool is_synchronous = false;
 
   std::size_t sent = 0;  ///< Bytes of header and payload together.
@@ -31,37 +31,38 @@ struct Outgoing {
   }
 };
 
-/// What is sent to one rank, in order, by the end that was chosen when it was first needed; without
-/// ever blocking.
+/// The messages to one rank, sent in order by the end that was chosen at the first message; never
+/// blocks.
 class SendQueue {
  public:
   explicit SendQueue(int to) : to_(to) {}
 
   int to() const { return to_; }
-  /// Nothing was sent yet, and no way was looked for.
+  /// Whether nothing was sent yet and no way was looked for.
   bool is_idle() const { return state_ == State::idle; }
-  /// No way is known yet.
+  /// Whether no way is known yet.
   bool is_undecided() const { return state_ == State::undecided; }
   bool is_broken() const { return state_ == State::broken; }
   bool has_work() const { return !messages_.empty(); }
-  /// Somebody's, not only our own.
+  /// Whether there are messages of calls, not only internal ones.
   bool has_messages() const { return messages_.size() > controls_.size(); }
   /// Why it is broken: "connection refused".
   const std::string& reason() const { return reason_; }
 
   void post(Outgoing& message);
-  /// A message of our own that nobody waits for. Dropped when too many are queued.
+  /// Queues an internal message, for which nobody waits; drops it if too many are queued.
   void post_control(const Header& header, Bytes payload);
-  /// A message of which a part was sent breaks the queue: the rest can never follow.
+  /// Withdraws a message. If a part of it was sent this breaks the queue, since the rest can never
+  /// follow.
   void withdraw(Outgoing& message);
-  /// A whole message that nobody needs to post, if it can leave at once; else nothing of it.
+  /// Sends a whole message without posting, if it can leave at once; else nothing of it.
   bool send_now(const Header& header, BytesView payload) {
     return end_ && messages_.empty() && end_->write(header, payload);
   }
 
   void wait_for_way() { state_ = State::undecided; }
   void open(std::unique_ptr<SendingEnd> end);
-  /// Writes what can be written. Returns whether anything moved. Ends an end that says so.
+  /// Writes as much as possible. Returns whether anything moved. Drops an end that has ended.
   bool pump();
   /// Breaks the queue if its end says why.
   void look_for_end();

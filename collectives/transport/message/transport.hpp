@@ -10,9 +10,9 @@
 #include <optional>
 #include <string>
 
-/// The door to a way by which messages go between this rank and others. What stands behind it
-/// (tcp/, shm/, a test's) moves bytes; what a message is, who waits for it, and what a call makes
-/// of an end is decided before it. All of it is under the mesh's lock.
+/// The interface of a way by which messages go between this rank and others. Implementations (tcp/,
+/// shm/, a test's) move bytes; their users decide what a message is, who waits for it, and what an
+/// end means for a call. Everything is called under the mesh's lock.
 namespace dlaunch::transport {
 
 class SendQueue;
@@ -21,32 +21,32 @@ class SendQueue;
 inline constexpr const char* closed_text = "it closed the connection";
 inline constexpr const char* no_message_text = "it sent something that is no message of ours";
 
-/// What is not data goes here.
+/// Takes messages that are not data.
 using OnControl = std::function<void(int from, const Header& header, BytesView payload)>;
 
 /// How long a receiving end may look for a message without sleeping.
 class LookLimit {
  public:
-  /// Somebody stands before the lock.
+  /// Whether a thread waits for the lock, so that looking has to stop.
   virtual bool is_over() const = 0;
-  /// Looking may cost system calls: nobody else is kept waiting by that.
+  /// Whether looking may cost system calls, which keep nobody else waiting.
   virtual bool allows_system_calls() const = 0;
 
  protected:
   ~LookLimit() = default;
 };
 
-/// The sending end of a way to one rank. When it is destroyed nothing follows, which the receiving
-/// end is told behind all that was sent.
+/// The sending end of a way to one rank. When it is destroyed, the receiving end is told, behind
+/// all sent data, that nothing follows.
 class SendingEnd {
  public:
   virtual ~SendingEnd() = default;
-  /// A whole message, if that can leave at once and without a system call; else nothing of it.
+  /// Writes a whole message, if it can leave at once and without a system call; else nothing of it.
   virtual bool write(const Header& header, BytesView payload) = 0;
-  /// As much of the rest of a message as can leave now; `sent` counts header and payload together.
-  /// Returns whether anything moved.
+  /// Writes as much of the rest of a message as can leave now; `sent` counts header and payload
+  /// together. Returns whether anything moved.
   virtual bool write_some(const Header& header, BytesView payload, std::size_t& sent) = 0;
-  /// Why it is of no use to write any more: "it closed the connection"; null if it is.
+  /// Why no more can be written: "it closed the connection"; null if more can be.
   virtual const char* end() const noexcept = 0;
 };
 
@@ -59,14 +59,14 @@ class ReceivingEnd {
   /// Takes the next message if it is the one that is wanted, and is there as a whole soon; nobody
   /// else must be waiting for it. Returns whether it did.
   virtual bool take_soon(Receive& receive, const LookLimit& limit) = 0;
-  /// pump() again and again finds what comes sooner than sleeping does, at the cost of system
+  /// Whether repeated calls of pump() find data sooner than sleeping does, at the cost of system
   /// calls.
   virtual bool is_worth_looking() const noexcept = 0;
-  /// The sender closed it, or sent what cannot be; everything before that was taken in.
+  /// Whether the sender closed it, or sent impossible bytes; everything before that was taken in.
   virtual bool ended() const noexcept = 0;
   /// Why it ended.
   virtual const std::string& reason() const noexcept = 0;
-  /// What the sender sent before its process ended may still come.
+  /// Whether data that the sender sent before its process ended may still come.
   virtual bool has_left_something() const noexcept = 0;
 };
 
@@ -74,7 +74,7 @@ class ReceivingEnd {
 class Sources {
  public:
   virtual bool has(int from) const = 0;
-  /// `end` is borrowed for the mesh's life. For a rank that has none.
+  /// Adds the end of a rank that has none. `end` is borrowed for the mesh's life.
   virtual void add(int from, ReceivingEnd& end) = 0;
 
  protected:
@@ -83,7 +83,7 @@ class Sources {
 
 class Poller;
 
-/// What a mesh gives its transports; it outlives them.
+/// The mesh's services to its transports; they outlive the transports.
 struct Surroundings {
   Poller& poller;
   Inbox& inbox;
@@ -97,21 +97,22 @@ class Transport {
   virtual ~Transport() = default;
 
   enum class Reach { no, unknown, yes };
-  /// Whether it leads to that rank, of whose location not everything may be known yet.
+  /// Whether it leads to that rank, whose location may not be known yet.
   virtual Reach reach(int rank, const std::optional<Location>& location) const = 0;
-  /// Looking costs no system call, and no descriptor tells of what comes: `progress` is called
-  /// again and again before a rank sleeps. Connecting asks no store.
+  /// Whether it is in memory: looking costs no system call and no descriptor tells of data, so
+  /// `progress` is called again and again before a rank sleeps; and connecting needs no store.
   virtual bool is_in_memory() const noexcept = 0;
-  /// The sending end to the queue's rank, to which it leads, once. `queue` is borrowed for the
-  /// mesh's life, and told when it can go on, and when the end has ended.
+  /// Makes the sending end to the queue's rank, once, if it leads there. `queue` is borrowed for
+  /// the mesh's life; it is told when it can go on, and when the end has ended.
   virtual std::unique_ptr<SendingEnd> connect(SendQueue& queue) = 0;
-  /// Moves what no descriptor tells of, and what is due by now. Returns whether anything moved.
+  /// Moves data of which no descriptor tells, and does work that is due. Returns whether anything
+  /// moved.
   virtual bool progress(Clock::time_point now) = 0;
-  /// This rank sleeps between these two: what comes meanwhile wakes it, by a descriptor. What came
-  /// before is found by one more `progress`.
+  /// This rank sleeps between these two calls: data that comes meanwhile wakes it, through a
+  /// descriptor. Data that came before is found by one more `progress`.
   virtual void lie_down() = 0;
   virtual void get_up() = 0;
-  /// When it wants `progress` at the latest.
+  /// The latest time at which it wants `progress`.
   virtual Clock::time_point next_wake() const = 0;
 };
 

@@ -24,7 +24,7 @@ bool WaitChain::is_one_call() const {
                      [this](const WaitLink& link) { return link.in_call_of(links.front()); });
 }
 
-/// A call's text stands where it is another one than the link's before.
+/// A link has a call's text only if it differs from the previous link's.
 std::optional<Bytes> encode(const WaitChain& chain) {
   if (chain.links.size() > links_max) return std::nullopt;
   Bytes out;
@@ -70,7 +70,7 @@ std::optional<WaitChain> decode_chain(BytesView payload) {
 std::string to_string(const WaitChain& ring) {
   const auto& links = ring.links;
   const auto at = [&](std::size_t i) -> const WaitLink& { return links[i % links.size()]; };
-  // From where another call begins.
+  // Begins where another call begins.
   std::size_t first = 0;
   while (first < links.size() && at(first).in_call_of(at(first + links.size() - 1))) ++first;
   std::string text = "the ranks wait for each other: ";

@@ -23,23 +23,24 @@ struct WaitLink {
   }
 };
 
-/// Ranks of which each waits for the next, so far as it is known. Goes from each to the one it
-/// waits for; where it comes to one that it holds already, those from there on wait for each other
-/// (K. M. Chandy, J. Misra, L. M. Haas, "Distributed Deadlock Detection", ACM TOCS 1 (2), 1983).
-/// Data may still have been on its way, so it goes around once more before it counts: the other
-/// way, from each to the one that waits for it, behind all that was sent before. A plain value.
+/// A chain of ranks each of which waits for the next. It travels from each rank to the one that
+/// this rank waits for. When it reaches a rank that it already holds, the ranks from there on wait
+/// for each other (K. M. Chandy, J. Misra, L. M. Haas, "Distributed Deadlock Detection", ACM TOCS 1
+/// (2), 1983). Data may still have been on its way, so the chain goes around once more before it
+/// counts: in the other direction, from each rank to the one that waits for it, behind all data
+/// sent before. A plain value.
 struct WaitChain {
   enum class Stage : std::uint16_t {
     found = 1,  ///< It grows.
-    again,      ///< A ring: each sees whether it still waits when all has come.
-    certain,    ///< All did.
+    again,      ///< A ring: each rank checks whether it still waits once all data has come.
+    certain,    ///< All ranks still waited.
   };
   Stage stage = Stage::found;
   std::vector<WaitLink> links;
 
   /// The place of that rank's link; links.size() if it has none.
   std::size_t place_of(int rank) const;
-  /// All are in one call: it will go on.
+  /// Whether all are in one call, which will then go on.
   bool is_one_call() const;
 };
 

@@ -10,7 +10,7 @@
 namespace dlaunch::transport {
 namespace {
 
-/// What a reader finds in this process, and in no other.
+/// A number that a reader finds in this process and in no other.
 std::uint64_t& own_number() {
   static std::uint64_t number = random_number();
   return number;

@@ -10,13 +10,14 @@
 namespace dlaunch::transport {
 namespace {
 
-/// A long payload is published in pieces, so that its reader copies while its writer does.
+/// The pieces in which a long payload is published, so that reader and writer copy at the same
+/// time.
 constexpr std::size_t piece_bytes = 16u << 10;
-/// The writer learns of room in steps of this: each costs both sides a cache line.
+/// The steps in which the writer learns of room: each costs both sides a cache line.
 constexpr std::size_t freed_bytes = 32u << 10;
-/// One ring is read no longer than this before the others get their turn.
+/// The bytes of one ring that are read before the others get their turn.
 constexpr std::size_t turn_bytes_max = 1u << 20;
-/// Looks before a receive goes the long way; where ranks share processors.
+/// Looks before a receive takes the long way; fewer where ranks share processors.
 constexpr int spins_max = 512;
 constexpr int spins_max_crowded = 16;
 
@@ -27,7 +28,7 @@ constexpr std::uint64_t down_to_line(std::uint64_t bytes) {
   return bytes / ring_line_bytes * ring_line_bytes;
 }
 
-/// Counts header and payload.
+/// The size with the header.
 constexpr std::size_t bytes_in_ring(std::size_t payload) {
   return ring_line_bytes + (payload > inline_bytes_max ? up_to_line(payload) : 0);
 }
@@ -51,7 +52,7 @@ RingWriter::RingWriter(Segment& segment, Wakeup& bell, std::size_t set, int to, 
 
 RingWriter::~RingWriter() {
   ring_.written.store(position_ | Ring::closed);
-  // The program may write to what was lent after this, and not before.
+  // The program may overwrite the lent memory after this, and not before.
   if (is_lent_) std::atomic_thread_fence(std::memory_order_seq_cst);
   bell_.ring_if_asleep(to_);
 }
@@ -91,8 +92,8 @@ void RingWriter::put_header(const Header& header, BytesView payload, bool lends)
   position_ += ring_line_bytes;
 }
 
-/// One of the two sees the other: this rank the sleeper, or the sleeper what was written. A
-/// receiver that goes to sleep executes the fence for both, where it can.
+/// Either this rank sees the sleeper, or the sleeper sees the data. Where possible, a receiver that
+/// goes to sleep executes the fence for both.
 void RingWriter::publish() noexcept {
   if (is_fenced_) {
     ring_.written.store(position_);
@@ -121,7 +122,7 @@ bool RingWriter::write(const Header& header, BytesView payload) noexcept {
   return true;
 }
 
-/// Concerns the message under way. What was refused goes on by the ring.
+/// Settles the loan of the message under way; a refused one continues through the ring.
 bool RingWriter::is_lent_still(std::size_t& sent, std::size_t total) noexcept {
   constexpr std::uint64_t marks = Ring::declined | Ring::refused;
   const std::uint64_t loans = ring_.loans.load();
@@ -187,7 +188,7 @@ std::size_t RingReader::look() {
   written_ = ring_.written.load();
   const std::uint64_t end_of_it = written_ & ~Ring::closed;
   const std::uint64_t unread = end_of_it - position_;
-  // A writer goes from line to line, and so does what is read: else that could overtake it.
+  // The reader goes from line to line like the writer; otherwise it could overtake it.
   if (unread > Ring::capacity || end_of_it % ring_line_bytes != 0) {
     written_ = position_;
     end(no_message_text);
@@ -223,7 +224,7 @@ bool RingReader::take(Receive& receive) {
   return true;
 }
 
-/// Its message is the next one, of which the header was read.
+/// Whether the next message, whose header was read, is the wanted one.
 void RingReader::take_whole(Receive& receive) {
   const std::size_t bytes = header_.bytes;  // That many are there, and fit.
   if (bytes <= inline_bytes_max) {
@@ -248,7 +249,8 @@ bool RingReader::take_soon(Receive& receive, const LookLimit& limit) {
   return take(receive);
 }
 
-/// What a message needs that somebody waits for and that is there as a whole. Whether it was so.
+/// Hands on a message that is there as a whole and for which a receive waits. Returns whether it
+/// did.
 bool RingReader::hand_on_whole(Inbox& inbox) {
   const std::size_t there = available();
   if (there < ring_line_bytes) return false;
@@ -263,7 +265,7 @@ bool RingReader::hand_on_whole(Inbox& inbox) {
   return true;
 }
 
-/// Whether there was a header; what it says is not believed.
+/// Reads a header, if there is one; its contents are not trusted.
 bool RingReader::begin(Inbox& inbox) {
   if (available() == 0) return false;
   std::memcpy(&header_, at(position_), sizeof header_);
@@ -293,10 +295,11 @@ void RingReader::settle_loan(std::uint64_t marks) {
   bell_.ring_if_asleep(from_);
 }
 
-/// A rank that sends nothing leaves half of the work to the sender, which has a processor for it.
+/// Copies lent data. A rank that sends nothing itself leaves half of the work to the sender, which
+/// has a processor for it.
 ///
-/// A writer that takes back what it lends says first that nothing follows, so what was read before
-/// it had said so is what was sent.
+/// A writer that takes back its loan first says that nothing follows, so data that was read before
+/// that is valid.
 std::size_t RingReader::take_lent(std::byte* to, std::size_t bytes) {
   const std::uint64_t offset = header_.bytes - left_;
   const std::size_t part = std::min({bytes, left_, turn_bytes_max});
@@ -339,7 +342,7 @@ std::size_t RingReader::move_payload(std::byte* to, std::size_t bytes) {
   return part;
 }
 
-/// Stops where the inbox holds the source, or no more was written.
+/// Moves payload; stops if the inbox holds the source, or no more was written.
 bool RingReader::move_data(Inbox& inbox) {
   bool moved = false;
   while (left_ > 0) {
@@ -349,7 +352,7 @@ bool RingReader::move_data(Inbox& inbox) {
     if (part == 0) return moved;
     inbox.advance(from_rank_, part);
     moved = true;
-    if (lent_at_ != 0) return true;  // So much is a turn.
+    if (lent_at_ != 0) return true;  // One part is a turn.
   }
   // An empty message that was held may fit by now.
   if (header_.bytes == 0) inbox.is_held(from_rank_);

@@ -13,17 +13,18 @@
 
 namespace dlaunch::transport {
 
-/// A message in a ring begins at a multiple of this, so that a header lies in one cache line. A
-/// payload of up to `inline_bytes_max` follows it there. The place of a longer one follows: the
-/// address at which it is lent, or 0: it begins with the next line, and fills up its last one.
+/// Messages in a ring begin at multiples of this, so that a header lies in one cache line. A
+/// payload of up to `inline_bytes_max` follows in the same line. For a longer payload its address
+/// follows if it is lent, or 0: then the payload begins with the next line, and fills up its last
+/// one.
 constexpr std::size_t ring_line_bytes = 64;
 constexpr std::size_t inline_bytes_max = ring_line_bytes - sizeof(Header);
 static_assert(inline_bytes_max >= sizeof(std::uint64_t));
 /// As long as the ring has room for a message its writer need not wait for the reader.
 constexpr bool may_be_lent(std::uint64_t payload) { return payload > Ring::capacity; }
 
-/// The sending end of a ring. At the other end is another process, so what it says is looked at
-/// before it is believed. Not thread-safe.
+/// The sending end of a ring. The other end is another process, so its words are checked before
+/// they are believed. Not thread-safe.
 class RingWriter final : public SendingEnd {
  public:
   /// All are borrowed; `to` and `from` are local ranks.
@@ -56,7 +57,7 @@ class RingWriter final : public SendingEnd {
   bool lends_;                  ///< Until the receiver refuses it.
   bool is_lent_ = false;        ///< The message under way.
   std::uint64_t loans_ = 0;     ///< Settled ones.
-  bool nonsense_ = false;       ///< The receiver says that it has read what was never written.
+  bool nonsense_ = false;       ///< The receiver claims to have read bytes that were never written.
 };
 
 /// The receiving end of a ring, with the same caution. Not thread-safe.
@@ -70,7 +71,7 @@ class RingReader final : public ReceivingEnd {
   int from() const noexcept { return from_rank_; }
   bool ended() const noexcept override { return ended_; }
   const std::string& reason() const noexcept override { return reason_; }
-  /// There is something to read.
+  /// Whether there is something to read.
   bool has_news() const noexcept { return (ring_.written.load() & ~Ring::closed) != position_; }
 
   bool pump(Inbox& inbox, const OnControl& on_control) override;
@@ -78,9 +79,9 @@ class RingReader final : public ReceivingEnd {
   /// must be waiting for it. Returns whether it did.
   bool take(Receive& receive);
   bool take_soon(Receive& receive, const LookLimit& limit) override;
-  /// A rank that waits spins on all rings.
+  /// False: a waiting rank spins on all rings anyway.
   bool is_worth_looking() const noexcept override { return false; }
-  /// The end of a process is not written into its rings.
+  /// False: all that a process wrote before its end is already in its rings.
   bool has_left_something() const noexcept override { return !ended_ && has_news(); }
 
  private:
@@ -109,7 +110,7 @@ class RingReader final : public ReceivingEnd {
   int from_rank_;
   int spins_;                   ///< Before a receive goes the long way.
   std::uint64_t position_ = 0;  ///< Read so far.
-  std::uint64_t freed_ = 0;     ///< So much of that is known to the sender.
+  std::uint64_t freed_ = 0;     ///< The part of it that the sender knows.
   std::uint64_t written_ = 0;   ///< As last seen, with the mark of the end.
   Under under_ = Under::nothing;
   Header header_;  ///< The header of the message under way.
@@ -119,7 +120,7 @@ class RingReader final : public ReceivingEnd {
   const bool& is_sending_;
   const bool shares_processors_;
   std::uint64_t lent_at_ = 0;   ///< The place of its payload, where that is lent.
-  std::uint64_t borrowed_ = 0;  ///< Bytes that were, ever.
+  std::uint64_t borrowed_ = 0;  ///< Bytes borrowed so far.
   std::uint64_t loans_ = 0;     ///< Settled ones.
   Bytes control_;               ///< Its payload so far.
   bool ended_ = false;

@@ -12,12 +12,12 @@
 
 namespace dlaunch::transport {
 
-/// What a rank does with the rings of its node: it reads those in which others write to it, and
-/// makes the writing ends of those to others.
+/// The transport through the rings of a node: reads the rings to this rank, and makes the writing
+/// ends of rings to others.
 class Rings final : public Transport {
  public:
-  /// What it takes part in: a set that nobody used before, in which this rank has that place; the
-  /// world has `size` ranks.
+  /// The set of rings, which nobody has used before, and this rank's place in it; the world has
+  /// `size` ranks.
   struct Setting {
     std::shared_ptr<Segment> segment;
     std::shared_ptr<Wakeup> bell;
@@ -26,12 +26,12 @@ class Rings final : public Transport {
     int size = 0;
   };
   Rings(Setting setting, const Surroundings& mesh);
-  /// A rank that writes to this one, or waits for room, learns that nobody reads any more.
+  /// Tells ranks that write to this one, or wait for room, that nobody reads any more.
   ~Rings() override;
   Rings(const Rings&) = delete;
   Rings& operator=(const Rings&) = delete;
 
-  /// A rank of this node that has come and has not mapped this segment never will.
+  /// A rank of this node that has come without mapping this segment never will map it.
   Reach reach(int rank, const std::optional<Location>& location) const override;
   bool is_in_memory() const noexcept override { return true; }
   std::unique_ptr<SendingEnd> connect(SendQueue& queue) override;
@@ -47,8 +47,8 @@ class Rings final : public Transport {
   const Surroundings mesh_;
   const bool has_remote_barriers_;            ///< Writers leave the fence to it.
   std::vector<std::uint64_t> known_writers_;  ///< As in RankBlock.
-  std::vector<SendQueue*> outs_;              ///< Those that are not broken.
-  bool is_sending_ = false;                   ///< One of them has work.
+  std::vector<SendQueue*> outs_;              ///< Queues that are not broken.
+  bool is_sending_ = false;                   ///< Whether one of the queues has work.
   ByRank<RingReader> readers_;
 };
 

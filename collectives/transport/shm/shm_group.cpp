@@ -17,8 +17,8 @@
 namespace dlaunch::transport {
 namespace {
 
-/// Before the first yield, where ranks share processors: the one that is waited for most often
-/// needs this one. (Thirty took up to 1.6 times as long.)
+/// Spins before the first yield where ranks share processors: the awaited rank most often needs
+/// this processor. (With thirty, calls took up to 1.6 times as long.)
 constexpr int crowded_spins = 2;
 constexpr int spins_between_looks = 64;
 
@@ -41,7 +41,7 @@ std::optional<std::uint64_t> ShmGroup::make_block(Segment& segment, int leader_l
   const Places places(members);
   const auto offset = segment.allocate(leader_local, places.end);
   if (!offset) return std::nullopt;
-  // The slots are left to their writers, who touch them first.
+  // The slots are not cleared here, so that their writers touch them first.
   std::memset(segment.at(*offset), 0, places.slots);
   auto* block = new (segment.at(*offset)) Block;
   block->users.store(static_cast<std::uint32_t>(members));
@@ -71,7 +71,7 @@ ShmGroup::ShmGroup(std::shared_ptr<Segment> segment, std::shared_ptr<Wakeup> bel
   row_ = row(step_);
 }
 
-/// Others may still read what this member published last, so the block goes with its last user.
+/// Others may still read this member's last step, so the last user frees the block.
 ShmGroup::~ShmGroup() {
   left_[rank_].store(1);
   if (block_->sleepers.load() != 0) wake_sleepers();
@@ -113,7 +113,7 @@ void ShmGroup::await(int member, std::uint64_t step, std::uint32_t call) {
   const std::uint32_t theirs = call_in(published.load(std::memory_order_relaxed));
   if (theirs == call || call == refused_call) [[likely]]
     return;
-  // Others may have been wrong in a step that is over here.
+  // Another member's wrong arguments may concern a step that is over here.
   if (theirs == refused_call && step != step_) return;
   if (theirs == refused_call) wait_policy_->disagree_with_refused(member);
   wait_policy_->disagree(member, theirs);
@@ -123,14 +123,14 @@ void ShmGroup::await_word(int member, std::uint64_t step) {
   const auto& published = row(step)[member].word;
   const auto ready = [&] { return has_come(published.load(std::memory_order_acquire), step); };
   while (!spin(ready)) {
-    // The sleeper announces itself before it looks for the last time.
+    // A sleeper announces itself before its last look.
     wait_policy_->wait_long(member, [&] { return has_come(published.load(), step); });
     if (ready()) return;
   }
 }
 
-/// True as soon as it is ready, false if it is not for a while, or the call is to end. A thread
-/// that is wanted back does not spin, but looks whenever the call has it.
+/// Spins; true as soon as it is ready, false after a while, or if the call is to end. A thread that
+/// is wanted back does not spin, but looks whenever the call has it.
 template <class Ready>
 bool ShmGroup::spin(const Ready& ready) {
   const int spins = oversubscribed_ ? crowded_spins : spins_between_looks;

@@ -20,13 +20,13 @@ class Table;
 
 namespace dlaunch::transport {
 
-/// What a member does when it has waited for a while and may sleep. Implemented by a call, which
-/// knows its deadline and hears the news.
+/// The behaviour of a member that has waited for a while and may sleep. Implemented by a call,
+/// which knows its deadline and hears the news.
 class WaitPolicy {
  public:
   virtual ~WaitPolicy() = default;
-  /// Returns when `ready()`, having slept in between, or when the thread is wanted back; throws
-  /// what ends the call. `member` is whom the wait is for.
+  /// Sleeps until `ready()`, or until the thread is wanted back; throws what ends the call.
+  /// `member` is the one that is waited for.
   virtual void wait_long(int member, const std::function<bool()>& ready) = 0;
   /// `member` is in another call than this one, which has that hash. Throws.
   [[noreturn]] virtual void disagree(int member, std::uint32_t call) = 0;
@@ -36,9 +36,10 @@ class WaitPolicy {
   [[noreturn]] virtual void differ(int member, std::uint64_t theirs, std::uint64_t ours) = 0;
   /// Whether the call is to end at once: looked at while spinning.
   virtual bool is_over() const noexcept = 0;
-  /// True when the thread was wanted back, and the call goes on, perhaps on another one.
+  /// Gives the thread back if it is wanted; true if that happened and the call goes on, perhaps on
+  /// another thread.
   virtual bool gives_thread_back() noexcept = 0;
-  /// Which of the algorithms serves what.
+  /// The table of algorithms.
   virtual const algorithms::Table& table() const = 0;
 };
 
@@ -64,10 +65,11 @@ class WaitPolicy {
 /// back from its readers. Not thread-safe: for the thread that makes the call.
 class ShmGroup {
  public:
-  /// Written beside the word: no second line has to be fetched.
+  /// The payload beside the word, for which no second line has to be fetched.
   static constexpr std::size_t payload_bytes_max = line_pair_bytes - 8;
   static constexpr std::size_t slot_bytes = 512u << 10;
-  /// What a processor that many ranks share goes through before it is another rank's turn.
+  /// How many steps a rank may go ahead: about as many as a shared processor makes before it is
+  /// another rank's turn.
   static constexpr std::uint64_t steps_ahead = 4;
 
   /// The leader, the first member, makes this for all: a place in the segment for the others to
@@ -142,7 +144,7 @@ class ShmGroup {
   }
   void wait_all();
   const std::byte* slot_of(int member) noexcept { return slot_at(member, step_); }
-  /// The slot that was published with the step before, readable until this one is published.
+  /// The slot of the previous step, readable until this step is published.
   const std::byte* earlier_slot_of(int member) noexcept { return slot_at(member, step_ - 1); }
   const std::byte* payload_of(int member) noexcept { return row_[member].payload; }
 
@@ -151,23 +153,23 @@ class ShmGroup {
   std::span<const std::byte*> inputs() noexcept { return inputs_; }
   /// Room for another one.
   std::byte*& source(int member) noexcept { return sources_[static_cast<std::size_t>(member)]; }
-  /// Room for what was chosen last, and for what; the choice follows from that and from the table.
+  /// Room for the last choice and its key, from which, with the table, it follows.
   struct Choice {
     std::uint64_t key = ~std::uint64_t{0};
     std::uint8_t chosen = 0;
   };
   Choice& last_choice(bool registered) noexcept { return choices_[registered ? 1 : 0]; }
-  /// The reasons for them have changed.
+  /// Forgets the choices, since the table has changed.
   void forget_choices() noexcept { choices_[0] = choices_[1] = {}; }
 
   /// That member's shm group is destroyed: it will publish no more.
   bool has_left(int member) const noexcept {
     return left_[static_cast<std::size_t>(member)].load() != 0;
   }
-  /// Hash of the call with whose first step that member is ahead of this rank; 0: it is not.
+  /// The hash of a later call that the member has already begun; 0: none.
   std::uint32_t call_ahead(int member) noexcept;
-  /// Announces that this rank is about to sleep. A step that is published and not seen by a look
-  /// after this rings its bell.
+  /// Announces that this rank is about to sleep. If a look after this does not see a step,
+  /// publishing that step rings the bell.
   void lie_down() noexcept;
   /// Around sleeping: a member that publishes meanwhile rings.
   void count_sleeper(bool sleeps) noexcept;
@@ -189,15 +191,15 @@ class ShmGroup {
     std::size_t lines, left, slots, end;
   };
 
-  /// A member opens step s when it has seen step s - steps_ahead of all. So it has not been further
-  /// than s - 1 when it looks at step s - steps_ahead, and nobody has been further than that and
-  /// steps_ahead.
+  /// The number of lines. A member opens step s when it has seen step s - steps_ahead of all. So
+  /// while it looks at step s - steps_ahead it is at step s - 1 at most, and nobody is more than
+  /// steps_ahead beyond that.
   static constexpr std::uint64_t rows = 2 * steps_ahead;
-  /// A call whose arguments were wrong.
+  /// The mark of a call whose arguments were wrong.
   static constexpr std::uint32_t refused_call = 0;
 
-  /// A line's, with that step above the call's hash. Steps are told apart modulo 2^32: a member is
-  /// never further from another than `rows`.
+  /// A line's word: the step above the call's hash. Steps modulo 2^32 are enough, since members are
+  /// never further apart than `rows`.
   static std::uint64_t word_of(std::uint64_t step, std::uint64_t call) noexcept {
     return step << 32 | call;
   }
@@ -215,7 +217,7 @@ class ShmGroup {
   std::byte* slot_at(int member, std::uint64_t step) noexcept {
     return slots_ + (static_cast<std::size_t>(member) * 2 + (step & 1)) * slot_bytes;
   }
-  /// When all have published all steps but the last `distance`.
+  /// Waits until all have published all steps except the last `distance`.
   void open_behind(std::uint64_t distance) {
     at_step();
     const std::uint64_t last = step_++;
@@ -225,16 +227,16 @@ class ShmGroup {
     row_ = row(step_);
     word_ = word_of(step_, call_);
   }
-  /// All have published the last step opened.
+  /// Whether all have published the last opened step.
   void note_complete() {
     if (complete_ + 1 < step_) [[unlikely]]
       complete(step_ - 1);
     complete_ = step_;
   }
-  /// Until all have published that step, which this member has; one that did not have to wait in it
-  /// learns only now that it was in another call than the others.
+  /// Waits until all have published that step, as this member has. A member that did not have to
+  /// wait in it learns only now that it was in another call than the others.
   void complete(std::uint64_t step);
-  /// Until the member has published that step; throws unless it did so in this call.
+  /// Waits until the member has published that step; throws unless it did so in this call.
   void await(int member, std::uint64_t step, std::uint32_t call);
   void await_word(int member, std::uint64_t step);
   template <class Ready>
@@ -261,10 +263,10 @@ class ShmGroup {
   WaitPolicy* wait_policy_ = nullptr;
   std::uint64_t call_ = 0;      ///< Hash of the present call.
   Line* row_ = nullptr;         ///< The members' lines for the present step.
-  std::uint64_t step_ = 0;      ///< The last one opened.
-  std::uint64_t word_ = 0;      ///< That of the last one opened.
+  std::uint64_t step_ = 0;      ///< The last opened step.
+  std::uint64_t word_ = 0;      ///< The word of the last opened step.
   std::uint64_t first_ = 0;     ///< Steps before the present call.
-  std::uint64_t complete_ = 0;  ///< The last one that all members are known to have published.
+  std::uint64_t complete_ = 0;  ///< The last step known to be published by all members.
   int waited_ = 0;              ///< Members waited for in the present step.
 };
 

@@ -45,7 +45,7 @@ bool Acceptor::may_accept(Clock::time_point now) {
   return true;
 }
 
-/// Without a key nothing is to be proved, and a sender may say its Hello when it comes to it.
+/// Without a key there is nothing to prove, so a sender may take its time with Hello.
 void Acceptor::progress(Clock::time_point now) {
   while (key_ && !newcomers_.empty() && now - newcomers_.front().since >= proof_timeout) {
     if (!hear(newcomers_.front())) ++strangers_;
@@ -91,7 +91,7 @@ void Acceptor::greet(Newcomer& newcomer) {
   newcomers_.remove_if([&](const Newcomer& each) { return &each == &newcomer; });
 }
 
-/// Reads who it is, and its proof; true when it is no newcomer any more.
+/// Reads the newcomer's Hello and proof; true when it is no newcomer any more.
 bool Acceptor::hear(Newcomer& newcomer) {
   std::array<std::byte, sizeof(Hello)> part;
   for (;;) {

@@ -14,11 +14,12 @@
 
 namespace dlaunch::transport {
 
-/// Takes the connections that come to this rank's listener, as far as there is room, until each has
-/// said and proved which rank it comes from.
+/// Accepts connections at this rank's listener, as far as there is room, and keeps each until it
+/// has said and proved which rank it comes from.
 class Acceptor final : public Watched {
  public:
-  /// A connection of that rank, of which nothing but its proof was read. False: it is not wanted.
+  /// Takes over a connection of that rank, from which only the proof was read. False: it is not
+  /// wanted.
   using Admit = std::function<bool(int from, unique_fd connected)>;
   /// `own` is this rank's Hello; it and the key are borrowed.
   Acceptor(Poller& poller, unique_fd listener, const Hello& own, const Key* key, Admit admit);
@@ -31,20 +32,21 @@ class Acceptor final : public Watched {
   /// they do not.
   const std::string& shortage() const { return shortage_; }
 
-  /// Closes those that are late, and listens again where it could not.
+  /// Closes late newcomers, and accepts again if it had to pause.
   void progress(Clock::time_point now);
-  /// When it wants that.
+  /// The time at which it wants that.
   Clock::time_point next_wake() const;
   void on_ready(std::uint32_t events) override;
 
  private:
   /// Connections that have not said who they are.
   static constexpr std::size_t newcomers_max = 256;
-  /// How long one may take to prove who it is; and after how long it makes room for another when
-  /// there are too many.
+  /// How long a newcomer may take to prove who it is; and after how long it has to make room for
+  /// another when there are too many.
   static constexpr auto proof_timeout = std::chrono::seconds(3);
   static constexpr auto newcomer_slow = std::chrono::milliseconds(250);
-  /// Without a descriptor for it a connection waits in the listener's queue; looked at so often.
+  /// How often accepting is tried again after descriptors ran out; connections wait in the
+  /// listener's queue meanwhile.
   static constexpr auto shortage_pause = std::chrono::milliseconds(50);
 
   class Newcomer;
@@ -67,11 +69,11 @@ class Acceptor final : public Watched {
 class Acceptor::Newcomer final : public Watched {
  public:
   Newcomer(Acceptor& acceptor, unique_fd connected, Clock::time_point now);
-  /// Afterwards it is gone, or waits for more.
+  /// Goes on with a newcomer; afterwards it is gone, or waits for more.
   void on_ready(std::uint32_t) override { acceptor_.greet(*this); }
 
   int fd() const { return fd_.get(); }
-  /// No longer watched here.
+  /// Stops watching a newcomer.
   unique_fd release();
   Acceptance acceptance;
   const Clock::time_point since;

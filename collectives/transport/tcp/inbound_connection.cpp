@@ -16,9 +16,9 @@ namespace dlaunch::transport {
 namespace {
 
 constexpr std::size_t buffer_bytes = 64u << 10;
-/// One connection is read no longer than this before the others get their turn.
+/// The bytes of one connection that are read before the others get their turn.
 constexpr std::size_t turn_bytes_max = 1u << 20;
-/// Between two requests to spare acknowledgements: a timer of the kernel's undoes them.
+/// Reads between two requests to spare acknowledgements, which a timer of the kernel undoes.
 constexpr unsigned reads_between_requests = 16;
 
 }  // namespace
@@ -40,7 +40,7 @@ bool InboundConnection::read_some(std::span<std::byte> into, std::size_t& got) {
   } while (n < 0 && errno == EINTR);
   if (n > 0) {
     got = static_cast<std::size_t>(n);
-    // After a short read the poller tells of more, but not once more of an end behind it.
+    // After a short read the poller reports new data, but does not report an end again.
     return got == into.size() || closing_;
   }
   if (n < 0 && would_block(errno)) return false;
@@ -49,7 +49,7 @@ bool InboundConnection::read_some(std::span<std::byte> into, std::size_t& got) {
   return false;
 }
 
-/// Nothing more can be handed on until somebody receives what has come.
+/// Whether nothing more can be handed on until somebody receives the present message.
 bool InboundConnection::is_held_up(Inbox& inbox) {
   held_ = inbox.room(from_).empty() && inbox.is_receiving(from_);
   return held_;
@@ -104,8 +104,8 @@ bool InboundConnection::pump(Inbox& inbox, const OnControl& on_control) {
   return moved || ended_;
 }
 
-/// The rest in the buffer is the beginning of a header or of a control message. It holds
-/// `bytes_max` afterwards at most, unless that is too little for it to be of use.
+/// Reads into the buffer, which holds the beginning of a header or of a control message. Afterwards
+/// it has at most `bytes_max`, unless that is too little to be of use.
 bool InboundConnection::read_into_buffer(std::size_t bytes_max, std::size_t& got) {
   if (buffer_.empty()) buffer_.resize(buffer_bytes);
   if (begin_ > 0) std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
@@ -118,16 +118,17 @@ bool InboundConnection::read_into_buffer(std::size_t bytes_max, std::size_t& got
   return more;
 }
 
-/// A connection carries nothing back that could take an acknowledgement along, so the kernel sends
-/// one for each small message while that is read, which takes as long as reading it. It sends half
-/// as many on a connection that it believes to be interactive.
+/// Asks the kernel to spare acknowledgements. A connection carries no data back that could take
+/// them along, so the kernel sends one for each small message, which takes as long as reading it.
+/// It sends half as many if it believes the connection to be interactive.
 void InboundConnection::spare_acknowledgements() noexcept {
   const int off = 0;
-  // A hint: where it is not taken, nothing but time is lost.
+  // Only a hint: if it is ignored, nothing but time is lost.
   ::setsockopt(fd_.get(), IPPROTO_TCP, TCP_QUICKACK, &off, sizeof off);
 }
 
-/// The buffer begins with a whole message. Its length comes from outside: nothing is added to it.
+/// Whether the buffer begins with a whole message. The length comes from outside, so nothing is
+/// added to it.
 bool InboundConnection::holds_message() const noexcept {
   Header header;
   if (end_ - begin_ < sizeof header) return false;
@@ -137,13 +138,14 @@ bool InboundConnection::holds_message() const noexcept {
 
 bool InboundConnection::take(Receive& receive) {
   if (ended_ || in_control_) return false;
-  // Another message, of which there is more, is not for this receive: the buffer may be full of it.
+  // The buffer may be full of another message that is not for this receive and continues in the
+  // socket.
   const std::size_t wanted = sizeof(Header) + receive.into.size();
   if (end_ - begin_ < wanted && !holds_message() && !closed_) {
     std::size_t got = 0;
     has_more_ = read_into_buffer(buffer_bytes, got);
   }
-  // Also its end is still to be told, by pump().
+  // pump() still has to report its end.
   held_ = begin_ != end_ || closed_;
   if (held_ || has_more_) note_unfinished();
   if (!holds_message()) return false;

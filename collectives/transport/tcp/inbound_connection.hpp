@@ -16,10 +16,10 @@ namespace dlaunch::transport {
 /// when it comes (EPOLLET), so a connection that was not read to its end is remembered in a list.
 class InboundConnection final : public ReceivingEnd, public Watched {
  public:
-  /// Connections that may have something left of which no event tells: the inbox held the source,
-  /// nobody has asked for what was read, or others had their turn. One that is taken out goes on.
+  /// Connections that may have data left of which no event tells: the inbox held the source, nobody
+  /// has asked for the read data, or others had their turn. One that is taken out goes on.
   using Unfinished = std::vector<InboundConnection*>;
-  /// What `mesh` refers to, and the list, is borrowed.
+  /// Borrows the list and everything to which `mesh` refers.
   InboundConnection(const Surroundings& mesh, unique_fd connected, int from,
                     Unfinished& unfinished);
   InboundConnection(const InboundConnection&) = delete;
@@ -30,14 +30,14 @@ class InboundConnection final : public ReceivingEnd, public Watched {
   bool has_left_something() const noexcept override { return !ended_; }
 
   bool pump(Inbox& inbox, const OnControl& on_control) override;
-  /// A payload of which at least this much is missing is read straight to where it belongs.
+  /// If at least so much of a payload is missing, it is read straight to its destination.
   static constexpr std::size_t direct_bytes_min = Inbox::long_bytes;
   /// Takes the next message if it is the one that is wanted, and is there as a whole; nobody else
   /// must be waiting for it. Returns whether it did. For less than `direct_bytes_min`.
   bool take(Receive& receive);
   bool take_soon(Receive& receive, const LookLimit& limit) override;
   bool is_worth_looking() const noexcept override { return !ended_ && !held_; }
-  /// It was taken out of the list. Returns whether anything moved.
+  /// Goes on after it was taken out of the list. Returns whether anything moved.
   bool go_on();
   void on_ready(std::uint32_t events) override;
 
@@ -61,12 +61,13 @@ class InboundConnection final : public ReceivingEnd, public Watched {
   unsigned reads_ = 0;  ///< Into the buffer.
   Header control_;
   bool in_control_ = false;
-  bool closing_ = false;  ///< The sender sends no more: its end is behind what is in the socket.
-  bool closed_ = false;   ///< The socket has no more; what it gave before may still be here.
+  bool closing_ = false;  ///< The sender sends no more; its end is behind the data in the socket.
+  bool closed_ = false;   ///< The socket has ended; earlier data may still be here.
   bool ended_ = false;
-  bool held_ = false;       ///< What was read cannot be handed on yet.
-  bool has_more_ = false;   ///< The socket may have more, and will not tell.
-  bool is_listed_ = false;  ///< In `unfinished_`; always where one of the two before holds.
+  bool held_ = false;      ///< What was read cannot be handed on yet.
+  bool has_more_ = false;  ///< The socket may have more, and will not tell.
+  /// It is in `unfinished_`, as always if one of the two flags before is set.
+  bool is_listed_ = false;
   std::string reason_;
 };
 

@@ -16,10 +16,10 @@
 namespace dlaunch::transport {
 namespace {
 
-/// A message of so much, with its header, is copied into one piece to be sent.
+/// The largest message that is copied, with its header, into one piece to be sent.
 constexpr std::size_t whole_bytes_max = 512;
-/// A receiver closes those that have not proved themselves in time, or when too many are about it:
-/// a sender that computed meanwhile, or met a flood of strangers, tries again.
+/// The most attempts. A receiver closes connections that have not proved themselves in time, or if
+/// there are too many. A sender that computed meanwhile, or met a flood of strangers, tries again.
 constexpr int attempts_max = 40;
 
 }  // namespace
@@ -43,7 +43,7 @@ bool OutboundConnection::wants_address() const {
 }
 
 void OutboundConnection::fail(std::string reason) {
-  // It has left since; why it did is the news.
+  // The receiver has left since; the reason is the news.
   if (state_ == State::connecting && attempts_ > 0) reason = unproven() + "; then " + reason;
   reason_ = std::move(reason);
   watch_ = {};
@@ -73,7 +73,7 @@ void OutboundConnection::connect(const Address& address) {
   } else if (errno != EINPROGRESS && errno != EINTR) {
     return fail("connecting to " + address.to_string() + ": " + errno_text(errno));
   }
-  // Told once each time that more can be written, and of the end.
+  // The poller reports once whenever more can be written, and at the end.
   watch_ = Poller::Watch(poller_, fd_.get(), *this, EPOLLIN | EPOLLOUT | EPOLLET);
 }
 
@@ -129,7 +129,7 @@ void OutboundConnection::connect_again() {
 
 void OutboundConnection::read_proof() {
   Proving& proving = *proving_;
-  // One byte more than there can be: a receiver that has given us up says so behind its proof.
+  // Reads one byte beyond the proof: a receiver that has given us up closes behind it.
   for (;;) {
     std::byte surplus{};
     const bool complete = proving.got == challenge_bytes;
@@ -164,7 +164,7 @@ void OutboundConnection::look() {
   fail(n < 0 ? errno_text(errno) : closed_text);
 }
 
-/// What the queue is told comes last, since it may end this connection.
+/// The queue is told last, since it may end this connection.
 void OutboundConnection::on_ready(std::uint32_t events) {
   if ((events & ~std::uint32_t{EPOLLOUT}) != 0) look();
   const bool may_write = reason_.empty() && is_ready();
@@ -172,8 +172,8 @@ void OutboundConnection::on_ready(std::uint32_t events) {
   if (may_write) queue_.pump();
 }
 
-/// In one piece, for which the kernel does less than for two. If that fails, the next send fails
-/// again, and is dealt with there.
+/// Writes a whole message in one piece, which costs the kernel less than two. If that fails, the
+/// next send fails, too, and handles it.
 std::size_t OutboundConnection::write_whole(const Header& header, BytesView payload) {
   std::array<std::byte, whole_bytes_max> whole;
   std::memcpy(whole.data(), &header, sizeof header);

@@ -27,9 +27,9 @@ class OutboundConnection final : public SendingEnd, public Watched {
   OutboundConnection& operator=(const OutboundConnection&) = delete;
 
   SendQueue& queue() const { return queue_; }
-  /// It has something to send, and no address for that, or is to try again.
+  /// Whether it has something to send but no address, or has to try again.
   bool wants_address() const;
-  /// TCP_NODELAY, so that small messages leave at once.
+  /// Sets TCP_NODELAY, so that small messages leave at once.
   void connect(const Address& address);
 
   bool write(const Header&, BytesView) override { return false; }
@@ -67,7 +67,7 @@ class OutboundConnection final : public SendingEnd, public Watched {
   Poller::Watch watch_;
   Bytes hello_;  ///< The part of the Hello still to be sent.
   std::optional<Proving> proving_;
-  int attempts_ = 0;  ///< Connections whose proof was not taken.
+  int attempts_ = 0;  ///< Attempts whose proof was not taken.
   std::string reason_;
 };
 

@@ -12,7 +12,7 @@
 namespace dlaunch::transport {
 namespace {
 
-/// The signed data: everything has a fixed size, so that nothing can be read in two ways.
+/// The authenticated data: everything has a fixed size, so that it cannot be read in two ways.
 struct Signed {
   std::array<char, 24> label{};
   Meeting meeting;

@@ -8,18 +8,18 @@
 #include <cstdint>
 #include <optional>
 
-/// How two ranks prove to each other that they belong to the same job, where it has a key. The
-/// connector sends its Hello and a nonce; the acceptor answers with a nonce and an HMAC over both,
-/// the Hello and its own rank; the connector answers with an HMAC over the same. The two HMACs
-/// begin with different labels, and both ranks are in them, so that neither can be mirrored. All
-/// that follows is in the clear. No sockets here.
+/// The proof of two ranks that they belong to the same job, if the job has a key. The connector
+/// sends its Hello and a nonce; the acceptor answers with a nonce and an HMAC over both nonces, the
+/// Hello and its own rank; the connector answers with an HMAC over the same data. The two HMACs
+/// begin with different labels, and both ranks are in them, so that neither can be mirrored.
+/// Everything after that is in the clear. No sockets here.
 namespace dlaunch::transport {
 
 using Nonce = std::array<std::byte, 32>;
 /// Throws Error{internal} where the kernel has no random bytes.
 Nonce fresh_nonce();
 
-/// What both HMACs are about.
+/// The data of both HMACs.
 struct Meeting {
   Hello hello;  ///< The connector's.
   std::int32_t acceptor = 0;
@@ -32,18 +32,19 @@ Mac connector_mac(const Key& key, const Meeting& meeting);
 
 /// The acceptor's answer: its nonce, then its HMAC.
 constexpr std::size_t challenge_bytes = sizeof(Nonce) + sizeof(Mac);
-/// The connector's answer to a challenge; nullopt when the acceptor has proved nothing.
+/// The connector's answer to a challenge; nullopt if the acceptor's proof is wrong.
 std::optional<Mac> answer_to(BytesView challenge, const Key& key, Meeting meeting);
 
-/// The acceptor's end of one connection, from the first byte to who is there. Without a key the
-/// Hello is all, and is believed.
+/// The acceptor's side of one connection, from the first byte until the peer is known. Without a
+/// key there is only the Hello, which is believed.
 class Acceptance {
  public:
-  /// `expected` is our own Hello: another's differs from it in the rank alone. `key` is borrowed.
+  /// `expected` is our own Hello, from which another's differs in the rank alone. `key` is
+  /// borrowed.
   Acceptance(const Hello& expected, const Key* key, const Nonce& own_nonce);
 
   enum class Verdict { more, admitted, refused };
-  /// At most this much is to be read next: what follows are messages.
+  /// The most bytes that may be read next: behind them come messages.
   std::size_t wanted() const { return wanted_ - got_; }
   /// Takes in no more than `wanted()`; appends to `answer` what is to be sent.
   Verdict feed(BytesView in, Bytes& answer);

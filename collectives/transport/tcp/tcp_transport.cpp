@@ -57,7 +57,7 @@ unique_fd TcpTransport::publish() {
   return listener;
 }
 
-/// The host at which others reach this rank: its first mesh, or World::init, has made it known.
+/// The host at which others reach this rank, from its first mesh or World::init.
 std::string TcpTransport::own_host() {
   const auto first = of_.store->get("mesh/" + std::to_string(of_.hello.rank));
   return first ? address_of(as_text(*first)).host() : "127.0.0.1";
@@ -93,7 +93,7 @@ bool TcpTransport::look_up_pending(Clock::time_point now) {
   for (OutboundConnection* connection : awaited) {
     look_up(*connection);
     if (connection->wants_address()) continue;
-    connection->queue().pump();  // If it cannot connect, that is its end.
+    connection->queue().pump();  // If it cannot connect, it ends.
     moved = true;
   }
   return moved;

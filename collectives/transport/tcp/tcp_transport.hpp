@@ -19,16 +19,17 @@
 
 namespace dlaunch::transport {
 
-/// A connection to each rank that something is sent to, made when it first is, and one from each
-/// rank that sends. Ranks find each other by the addresses in the store. Leads everywhere.
+/// The transport over TCP, which leads everywhere. There is a connection to each rank to which
+/// something is sent, made at the first message, and one from each rank that sends. Ranks find each
+/// other by the addresses in the store.
 class TcpTransport final : public Transport {
  public:
   struct Setting {
-    Hello hello;  ///< This rank's; in which mesh is found out here.
+    Hello hello;  ///< This rank's Hello; its mesh's number is found out here.
     std::shared_ptr<Store> store;
-    std::optional<Key> key;  ///< The ranks prove to each other that they know it.
-    unique_fd listener;      ///< One whose address the others know already; or none.
-    /// The mesh's generation, if its ranks have agreed on one; else it is the next one.
+    std::optional<Key> key;  ///< The key that ranks prove to each other.
+    unique_fd listener;      ///< A listener whose address the others already know; or none.
+    /// The mesh's generation, if its ranks have agreed on one; else the next number is taken.
     std::optional<std::uint32_t> generation;
   };
   /// Makes its address known if nobody did.

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-/// What of a host makes jobs fail: facts in, findings out. Pure.
+/// Judges what makes jobs fail on a host: facts in, findings out. Pure.
 namespace dlaunch::launcher::doctor {
 
 struct Interface {
@@ -38,24 +38,24 @@ struct Python {
 struct Peer {
   enum class Kind {
     unreachable,
-    silent,   ///< It accepts, and says nothing to our greeting.
+    silent,   ///< It accepts the connection and does not answer our greeting.
     other,    ///< It speaks another protocol.
     dlaunch,  ///< dlaunchd, or a launcher that hosts a job.
   };
   std::string name = {};  ///< "head:29400".
   Kind kind = Kind::unreachable;
-  std::uint32_t version = 0;                 ///< Of its protocol, if it is dlaunch's.
+  std::uint32_t version = 0;                 ///< Protocol version, if it speaks dlaunch's.
   std::chrono::microseconds connected_in{};  ///< For the connection alone.
   std::string error = {};                    ///< Why it could not be reached.
 };
 
-/// What was read of this host. An optional that is empty could not be read.
+/// The facts that were read of this host. An empty optional could not be read.
 struct HostFacts {
   std::string hostname = {};
-  std::vector<std::string> addresses = {};  ///< Those that the host's own name stands for.
-  std::string lookup_error = {};            ///< Why it stands for none.
-  std::string reverse_name = {};  ///< What the first address is called; empty where it has no name.
-  std::vector<Interface> interfaces = {};   ///< Those that are up.
+  std::vector<std::string> addresses = {};  ///< The addresses of the host's own name.
+  std::string lookup_error = {};            ///< Why the name has none.
+  std::string reverse_name = {};  ///< The name of the first address; empty where it has none.
+  std::vector<Interface> interfaces = {};   ///< The interfaces that are up.
   std::string loopback_error = {};          ///< Empty: a connection to 127.0.0.1 works.
   std::optional<Space> shared_memory = {};  ///< /dev/shm.
   Limit files = {}, processes = {}, locked_memory = {}, core = {};
@@ -72,11 +72,11 @@ struct HostFacts {
   bool has_nccl = false;
   std::optional<bool> clock_synchronised = {};
   std::string scheduler = {};               ///< "Slurm"; empty: none started this process.
-  std::vector<std::string> variables = {};  ///< Names of those that an option is taken from.
+  std::vector<std::string> variables = {};  ///< Names of the variables that options are taken from.
   Python python = {};
   std::optional<Peer> peer = {};
-  std::vector<HostClock> clocks = {};  ///< Those of other hosts.
-  std::uint32_t protocol_version = 0;  ///< Our own.
+  std::vector<HostClock> clocks = {};  ///< Other hosts' clocks.
+  std::uint32_t protocol_version = 0;  ///< Our own version.
 };
 
 enum class Level { ok, warning, problem };
@@ -85,17 +85,17 @@ const char* level_text(Level level);
 struct Finding {
   Level level = Level::ok;
   std::string about = {};  ///< "/dev/shm".
-  std::string text = {};   ///< What is there.
-  std::string cure = {};   ///< What to do; empty where nothing has to be done.
+  std::string text = {};   ///< The finding.
+  std::string cure = {};   ///< The remedy; empty where nothing has to be done.
 
   bool operator==(const Finding&) const = default;
 };
 
-/// One for each thing that is looked at, always in the same order.
+/// One finding for each subject, always in the same order.
 std::vector<Finding> judge(const HostFacts& facts);
 
 int count(const std::vector<Finding>& findings, Level level);
-/// A line each, a cure below it, and how many problems and warnings there are.
+/// A line for each finding, its cure below it, and the numbers of problems and warnings.
 std::string findings_text(const std::vector<Finding>& findings);
 /// One line.
 std::string findings_json(const std::vector<Finding>& findings);

@@ -13,7 +13,7 @@ Effects AgentCore::step(const Event& event) {
 
 bool AgentCore::is_winding_up() const { return is<Draining>() || is<Gathering>(); }
 
-/// What is said again after a reconnect, or comes late, is an epoch that we have had.
+/// An admission that is repeated after a reconnect, or comes late, names an epoch that we have had.
 void AgentCore::on(const Admitted& e) {
   const bool had =
       last_ && last_->incarnation == e.epoch.incarnation && last_->epoch >= e.epoch.epoch;
@@ -58,8 +58,8 @@ void AgentCore::on(const JobOver& e) {
   effects_.push_back(Stop{e.node_lost ? Manner::report_first : Manner::at_once});
 }
 
-/// All processes may be gone: then only a reader that does not read holds us, or a node that does
-/// not end. The others hear of a first signal before we go; a second one waits for nobody.
+/// If all processes are gone, only a reader that does not read, or a node that does not end, holds
+/// us. After a first signal we still tell the other nodes; after a second one we wait for nobody.
 void AgentCore::on(const Signalled& e) {
   if (is<Over>()) return effects_.push_back(ExitNow{});
   const bool again = leaving_.has_value();
@@ -98,8 +98,8 @@ void AgentCore::on(const Ended& e) {
   if (!has_workers()) return;
   state_ = Waiting{};
   if (job_over_) return finish(*job_over_);
-  // No other attempt can begin beside what is left of this one; and without a verdict of its own
-  // the node has not done its part.
+  // No other attempt can begin beside the processes that are left of this one; and a node that has
+  // no verdict of its own has not done its part.
   if (e.unkillable && e.outcome != Outcome::succeeded) {
     leave({e.exit_code != 0 ? e.exit_code : exit_code::node_lost, Leave::Why::unkillable});
   }

@@ -7,12 +7,12 @@
 #include <variant>
 #include <vector>
 
-/// The life of an agent, from its first admission to its end: what it does next when the
-/// rendezvous, the user or its last worker has spoken. What becomes of the workers of one attempt
-/// is the supervisor's to decide. Pure.
+/// The life of an agent, from its first admission to its end: decides what the agent does next when
+/// the rendezvous or the user has spoken, or its last worker has ended. The supervisor decides
+/// about the workers of one attempt. Pure.
 namespace dlaunch::launcher::life {
 
-/// An epoch, of one use of the job's id.
+/// An epoch within one use of the job's id.
 struct EpochName {
   std::uint64_t incarnation = 0;
   std::uint64_t epoch = 0;
@@ -30,7 +30,8 @@ struct Admitted {
 struct Placed {
   EpochName epoch;
 };
-/// --node-check has failed, so no worker of the epoch is started here; of none: before it joins.
+/// --node-check has failed, so no worker of the epoch is started here. No epoch: the check came
+/// before joining.
 struct Unfit {
   EpochName epoch;
 };
@@ -44,16 +45,16 @@ struct JobOver {
   int exit_code = 0;
   bool node_lost = false;  ///< The ranks that wait for those of a lost node have just been told.
 };
-/// A signal that ends the job, which the supervisor has had: this node then ends with that code.
+/// A signal that ends the job came, and the supervisor knows it: this node ends with that code.
 struct Signalled {
   int number = 0;
   int exit_code = 0;
 };
-/// The job's deadline has come, which the supervisor has had: the job ends with that code.
+/// The job's deadline has come, and the supervisor knows it: the job ends with that code.
 struct Expired {
   int exit_code = 0;
 };
-/// Nobody is left to serve.
+/// The front has died: nobody is left to serve.
 struct FrontGone {};
 /// None of the attempt's processes is left, and the supervisor knows of all ends.
 struct NothingLeft {};
@@ -90,8 +91,8 @@ struct Leave {
 };
 /// Take the rest of the output; then comes Drained.
 struct Drain {};
-/// Gather the ranks' last calls; then comes Gathered. `asks`: the other nodes' too, where this one
-/// speaks for all.
+/// Gather the ranks' last calls; then comes Gathered. `asks`: ask the other nodes for theirs, too,
+/// since this node speaks for all.
 struct Gather {
   bool asks = true;
 };
@@ -118,13 +119,13 @@ class AgentCore {
 
   Effects step(const Event& event);
 
-  /// How it ends is decided: nothing is started any more.
+  /// Whether the end is decided: nothing is started any more.
   bool is_decided() const { return job_over_ || leaving_; }
-  /// It leaves, and the rendezvous has no say any more.
+  /// Whether this node leaves: the rendezvous has no say any more.
   bool is_leaving() const { return leaving_.has_value(); }
-  /// No process is left, and what they have left is being taken.
+  /// Whether no process is left and the rest of their output is being taken.
   bool is_winding_up() const;
-  /// The user no longer waits for the output to be taken.
+  /// Whether the user no longer waits for the output.
   bool is_abandoned() const { return abandoned_; }
 
  private:
@@ -164,9 +165,10 @@ class AgentCore {
 
   const bool alone_;
   State state_;
-  std::optional<EpochName> last_;  ///< The last that it was admitted to.
-  std::optional<int> job_over_;    ///< The job is over; we end when the workers are gone.
-  std::optional<int> leaving_;     ///< We leave with this code. Both: the job's end came first.
+  std::optional<EpochName> last_;  ///< The last epoch it was admitted to.
+  std::optional<int> job_over_;    ///< The job's code; we end when the workers are gone.
+  /// Our code when we leave. If both are set, the job ended first.
+  std::optional<int> leaving_;
   bool abandoned_ = false;
   Effects effects_;  ///< Effects of the event being answered.
 };

@@ -8,14 +8,15 @@
 namespace dlaunch::launcher::front {
 namespace {
 
-/// For what was killed to be gone; only a process that hangs in the kernel takes longer. An agent
-/// that ended by itself has waited for it already.
+/// How long killed processes may take to be gone; only one that hangs in the kernel takes longer.
+/// An agent that ended by itself has already waited for them.
 constexpr auto sweep_timeout = std::chrono::seconds(5);
 constexpr auto second_sweep_timeout = std::chrono::milliseconds(500);
-/// The agent stops at the first, kills at the second; at the third we no longer trust the agent.
+/// At the first signal the agent stops the job, at the second it kills; at the third we no longer
+/// trust the agent.
 constexpr int stop_signals_max = 3;
-/// An agent that is well takes a signal within milliseconds. Ending what it kills, and then what
-/// the agent kills, may take longer.
+/// A healthy agent takes a signal within milliseconds. Ending the workers, and killing what is left
+/// of them, may take longer.
 constexpr auto taken_within = std::chrono::seconds(1);
 constexpr auto agent_margin = std::chrono::seconds(5);
 
@@ -45,7 +46,7 @@ void FrontCore::on(const Signalled& e) {
   look_later(*ending);
 }
 
-/// One that is at work has deadlines of its own, and may wait for a reader of its output.
+/// An agent at work has deadlines of its own, and may wait for a reader of its output.
 void FrontCore::on(const Looked& e) {
   auto* ending = std::get_if<Ending>(&state_);
   if (!ending) return;

@@ -16,7 +16,7 @@ struct FrontRules {
   Clock::duration shutdown_timeout{};
 };
 
-/// What the front does with signals, and with an agent that does not do what it was told. Pure.
+/// Decides what the front does with signals, and with an agent that does not obey. Pure.
 namespace front {
 
 // ---- What happens ----
@@ -50,21 +50,21 @@ struct Warn {
   int signal = 0;
   Clock::duration left{};
 };
-/// It is looked at no more.
+/// Kill the agent, and look at it no more.
 struct KillAgent {
   enum class Why { third_signal, stands_still };
   Why why = Why::third_signal;
 };
-/// All that the agent has left behind is killed, and waited for.
+/// Kill everything that the agent has left behind, and wait for it.
 struct Sweep {
   Clock::duration timeout{};
 };
 struct PutTerminalBack {
   bool failed = false;
 };
-/// What the agent cannot remove any more is removed.
+/// Remove what the agent can no longer remove.
 struct ClearAway {};
-/// The user hears how the agent was killed, which nobody had asked us for.
+/// The user hears that the agent was killed by somebody else.
 struct TellLost {
   ExitStatus status;
 };
@@ -89,7 +89,7 @@ class FrontCore {
   /// The job is to end, since the first of these signals.
   struct Ending {
     int first_signal = 0;
-    Clock::time_point patience;  ///< Until then the agent may stand still.
+    Clock::time_point patience;  ///< Until this time the agent may stand still.
     int signals = 1;
     Clock::time_point look_at{};
     bool warned = false;

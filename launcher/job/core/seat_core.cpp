@@ -38,7 +38,7 @@ bool is(const rendezvous::Event& event) {
 Effects SeatCore::step(const Event& event, Clock::time_point now) {
   now_ = now;
   if (is_over()) return {};
-  // The agent hears nothing from within what it says.
+  // The agent's own words cause no call back into the agent.
   if (!std::holds_alternative<Said>(event) && !std::holds_alternative<Withdrawn>(event)) {
     note_stall();
   }
@@ -46,8 +46,8 @@ Effects SeatCore::step(const Event& event, Clock::time_point now) {
   return std::exchange(effects_, {});
 }
 
-/// This process was stopped, or its machine, and others may have given it up meanwhile. What comes
-/// next is to be read with that in mind.
+/// Notes that this process or its machine stood still: others may have given this node up
+/// meanwhile, and later messages are read with that in mind.
 void SeatCore::note_stall() {
   if (now_ < next_beat_ || now_ - next_beat_ < rules_.job.liveness.doubtful_after()) return;
   stalled_until_ = now_;
@@ -94,7 +94,7 @@ void SeatCore::on(const Due& e) {
     lose_host(*e.trouble);
     if (is_over()) return;
   } else if (e.trouble && holding() && holding()->hosted) {
-    // The next try to connect may be seconds away.
+    // Wake in time to give the host up: the next try to connect may be seconds away.
     const auto left = host_patience() - tried_for(e.trouble->since);
     pause = std::clamp<Clock::duration>(left, 1ms, pause);
   }
@@ -104,7 +104,7 @@ void SeatCore::on(const Due& e) {
   effects_.push_back(Wake{next_beat_});
 }
 
-/// For how long there is no connection, as far as this node was awake to make one.
+/// How long there has been no connection while this node was awake to make one.
 Clock::duration SeatCore::tried_for(Clock::time_point since) const {
   return now_ - std::max(since, stalled_until_);
 }
@@ -162,7 +162,7 @@ void SeatCore::lose_host(const Trouble& trouble) {
   move_on();
 }
 
-/// The next successor is asked, which may be this node.
+/// Turns to the next successor, which may be this node.
 void SeatCore::move_on() {
   const Holding* held = holding();
   if (moving_->at >= moving_->order.size()) {
@@ -184,7 +184,7 @@ void SeatCore::move_on() {
   }
 }
 
-/// A rendezvous that a node hosts counts who goes by which epoch.
+/// A rendezvous that a node hosts counts which epoch each node goes by.
 void SeatCore::tell_place() {
   const Holding* held = holding();
   if (held && (held->hosted || hosts_) && rules_.job.outlives_host()) {
@@ -225,7 +225,7 @@ void SeatCore::on(const Said& e) {
   if (is<rendezvous::WorkerLeft>(e.what) && (!held || told >= departures_max)) return;
   tell(e.what);
   if (!held) return;
-  // The first failure is what the others have to hear of.
+  // Only the first failure is kept: the others need no more.
   if (!is<rendezvous::WorkerFailed>(e.what) || told == 0) held->told.push_back(e.what);
   if (!is<rendezvous::WorkersEnded>(e.what)) return;
   const bool evicted = held->workers == Holding::Workers::evicted;
@@ -243,7 +243,7 @@ void SeatCore::join() {
   tell(rendezvous::Join{0, offer_, rules_.job, place});
 }
 
-/// What we held is others' now.
+/// This node's ranks are others' now.
 void SeatCore::join_anew() {
   state_ = Waiting{};
   join();
@@ -254,11 +254,11 @@ void SeatCore::join_anew() {
 void SeatCore::on(const rendezvous::Admitted& e) {
   const auto& a = e.admission;
   if (Holding* held = holding()) {
-    // Said again after a reconnect.
+    // The admission is repeated after a reconnect.
     if (held->place.incarnation == a.incarnation && held->place.epoch >= a.epoch) return;
     if (held->workers != Holding::Workers::ended) {
-      // This node was given up meanwhile, and asked anew before it heard of an epoch whose workers
-      // are there: these go first, then it asks again.
+      // This node was given up meanwhile and has joined again, but workers of an earlier epoch are
+      // still here: they go first, then it joins once more.
       held->workers = Holding::Workers::evicted;
       return effects_.push_back(Order{held->place.epoch, StopOrder::Manner::kill});
     }
@@ -279,7 +279,7 @@ void SeatCore::on(const rendezvous::Succession& e) {
 void SeatCore::on(const rendezvous::Stop& e) {
   Holding* held = holding();
   if (e.cause == rendezvous::Stop::Cause::evicted) {
-    // It may have been given up between two epochs, or before it heard of its first.
+    // This node may have been given up between two epochs, or before it heard of its first.
     if (!held) return join_anew();
     say(e.reason);
     if (held->workers == Holding::Workers::ended) return join_anew();

@@ -9,8 +9,9 @@
 #include <variant>
 #include <vector>
 
-/// The seat of a node whose rendezvous is at the other end of a connection: what is told there, and
-/// again after each break; what counts of what comes from there; when the node gives it up. Pure.
+/// The seat of a node whose rendezvous is at the other end of a connection. Decides what the
+/// rendezvous is told, and told again after a break; which of its messages count; and when the node
+/// gives it up. Pure.
 namespace dlaunch::launcher::seat {
 
 // ---- What happens, beside what the rendezvous says ----
@@ -19,11 +20,12 @@ namespace dlaunch::launcher::seat {
 struct Welcomed {
   rendezvous::NodeOffer offer = {};  ///< This node's; the first one counts.
 };
-/// There is no connection. It is tried again.
+/// There is no connection; another try follows.
 struct Trouble {
   std::string sentence;
   Clock::time_point since;  ///< When the connection was last good, or when the first try began.
-  std::string hint = {};    ///< What keeps this node from hosting the job itself, where that tells.
+  /// Why this node does not host the job itself, if that explains the trouble.
+  std::string hint = {};
 };
 /// The time of Wake has come.
 struct Due {
@@ -110,12 +112,12 @@ class SeatCore {
     rendezvous::Holding place;
     std::optional<rendezvous::HostPlace> host;  ///< The node that hosts, as far as it has ranks.
     bool hosted = false;                        ///< By another node: without it the job is over.
-    Workers workers = Workers::at_work;         ///< Evicted: when they are gone we join anew.
-    std::vector<rendezvous::Event> told = {};   ///< To be told again after a break.
+    Workers workers = Workers::at_work;         ///< evicted: once they are gone we join anew.
+    std::vector<rendezvous::Event> told = {};   ///< Events to be repeated after a break.
     std::string stall = {};  ///< "this node stood still for 61 s"; empty where it did not.
   };
   struct Over {};
-  /// The way from a lost host to the next.
+  /// The search for a new host after one is lost.
   struct Moving {
     std::vector<rendezvous::Successor> order;
     std::size_t at = 0;
@@ -163,7 +165,7 @@ class SeatCore {
   rendezvous::NodeOffer offer_;
   std::string told_trouble_;  ///< Empty while all is well.
   Clock::time_point beaten_{}, next_beat_ = Clock::time_point::max();
-  Clock::time_point stalled_until_{};  ///< When this node last went on after it had stood still.
+  Clock::time_point stalled_until_{};  ///< When the last standstill of this node ended.
 
   Clock::time_point now_{};  ///< Time of the event being answered.
   Effects effects_;          ///< Effects of the event being answered.

@@ -37,7 +37,7 @@ void Supervisor::on(const Start& e) {
 
 void Supervisor::on(const Spawned&) {
   if (state_ != State::starting) return;
-  // What happened while the workers were being started is judged now.
+  // Events that came while the workers were being started are judged now.
   state_ = State::running;
   if (rules_.ready_timeout > Clock::duration::zero()) {
     attempt_.ready_by = deadline_after(rules_.ready_timeout, now_);
@@ -70,7 +70,7 @@ void Supervisor::on(const Exited& e) {
     case State::grace:
       return judge_grace();
     case State::terminating:
-      // What the workers left behind had its SIGTERM; without them it serves nobody.
+      // Processes that the workers left behind have had their SIGTERM, and serve nobody now.
       if (all_exited()) kill();
       return;
     case State::idle:
@@ -107,7 +107,7 @@ void Supervisor::on(const GaveUp& e) {
   if (state_ == State::running) judge_running();
 }
 
-/// What comes after our signal may be the answer to it.
+/// A traceback after our signal may be the answer to it.
 void Supervisor::on(const SaidTraceback& e) {
   auto& worker = attempt_.workers.at(static_cast<std::size_t>(e.rank));
   const bool ending = state_ == State::terminating || state_ == State::killing;
@@ -145,7 +145,8 @@ void Supervisor::on(const StopSignal& e) {
   effects_.push_back(SignalAll{e.number});
 }
 
-/// A signal that comes later is the first one: a scheduler sends it at the end of its own time.
+/// A signal after the deadline still counts as the first one: the scheduler sends it at the end of
+/// its own time.
 void Supervisor::on(const Expired&) {
   if (stop_signal_ || expired_) return;
   expired_ = true;
@@ -186,8 +187,8 @@ void Supervisor::on(const Tick&) {
   }
 }
 
-/// Nobody but us is to blame for a tick that comes this late: the process stood still, or its
-/// machine. What was waited for, and may have stood still as well, gets its time again.
+/// A tick this late means that this process or its machine stood still. The workers that are waited
+/// for may have stood still, too, so they get their time again.
 void Supervisor::forgive_own_stall() {
   switch (state_) {
     case State::grace:
@@ -245,7 +246,8 @@ void Supervisor::judge_running() {
   begin_grace();
 }
 
-/// For stragglers from the first good end on, which is most often the first of many within moments.
+/// Arms the stragglers' timer from the first good end on; most often the others follow within
+/// moments.
 void Supervisor::arm_running() {
   std::optional<Clock::time_point> next = attempt_.ready_by;
   const auto consider = [&](Clock::duration after) {
@@ -326,13 +328,14 @@ void Supervisor::judge_grace() {
   if (all_exited()) return kill();
   if (someone_will_report() || someone_has_grace()) return;
   if (!someone_is_exiting()) return someone_is_failing() ? await_failing() : end_grace();
-  // A worker reports before it prints: SIGTERM now would cut its sentence off.
+  // A worker reports before it prints: SIGTERM now would cut off its sentence.
   if (attempt_.last_words) return;
   attempt_.last_words = true;
   if (deadline_after(rules_.last_words, now_) < *attempt_.deadline) arm(rules_.last_words);
 }
 
-/// They exit by themselves: SIGTERM now would meet the first of them, whose end takes longest.
+/// Failing workers exit by themselves. SIGTERM now would hit the first to fail, whose end takes
+/// longest.
 void Supervisor::await_failing() {
   const auto until = deadline_after(rules_.traceback_grace, attempt_.grace_began);
   if (attempt_.deadline != until) arm(until - now_);
@@ -365,7 +368,7 @@ void Supervisor::conclude(bool unkillable) {
 
 void Supervisor::arm(Clock::duration after) {
   attempt_.deadline = deadline_after(after, now_);
-  // An earlier wish for the grace is void once the next stage has its own.
+  // The next stage's timer replaces one that was armed for the grace.
   std::erase_if(effects_, [](const Effect& e) { return std::holds_alternative<ArmTimer>(e); });
   effects_.push_back(ArmTimer{*attempt_.deadline});
 }

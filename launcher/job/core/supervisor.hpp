@@ -35,12 +35,12 @@ struct Exited {
 struct Joined {
   int rank = 0;
 };
-/// The worker has come far enough to be waited for without a limit: it has begun MPI, say, or has
-/// reached PyTorch's store. A member has, too.
+/// The worker is ready: it has begun MPI, say, or has reached PyTorch's store. It is then waited
+/// for without a limit. A member is ready, too.
 struct Ready {
   int rank = 0;
 };
-/// A call failed in the worker, and whose fault that was, as it says.
+/// A call failed in the worker, which says whose fault that was.
 struct Reported {
   int rank = 0;
   Claim claim;
@@ -51,12 +51,12 @@ struct GaveUp {
   int rank = 0;
   int exit_code = 1;
 };
-/// A traceback began in what the worker writes: it is failing since then, or it goes on.
+/// A traceback began in the worker's output: it has been failing since then, or it goes on.
 struct SaidTraceback {
   int rank = 0;
   Clock::time_point at{};
 };
-/// The worker has left an error file, which it wrote then: known when no process is left.
+/// The worker has left an error file, written at that time; known when no process is left.
 struct WroteErrorFile {
   int rank = 0;
   Clock::time_point at{};
@@ -75,7 +75,7 @@ struct Expired {};
 struct OtherSignal {
   int number = 0;
 };
-/// The rendezvous wants the workers ended; no failure of theirs.
+/// The rendezvous wants the workers ended; they have not failed.
 struct StopOrder {
   enum class Manner {
     report_first,  ///< A worker on another node failed: as after a failure here.
@@ -106,10 +106,10 @@ struct PublishLoss {
 };
 /// Tell the user that some have ended well and others still run.
 struct TellStragglers {
-  std::vector<int> ended;  ///< None where the first was another node's.
+  std::vector<int> ended;  ///< Empty where the first was another node's.
   std::vector<int> running;
   Clock::duration since{};  ///< When the first of them ended.
-  bool over = false;        ///< It is taken for a failure, and the attempt is ended.
+  bool over = false;        ///< It counts as a failure, and the attempt is ended.
 };
 /// Tell the user that these have not become ready in time; the attempt is ended for that.
 struct TellUnready {
@@ -132,7 +132,7 @@ enum class Outcome { succeeded, failed, stopped, spawn_failed, front_lost };
 struct Ended {
   Outcome outcome = Outcome::succeeded;
   int exit_code = 0;  ///< What the job would end with; 0 where an order stopped it.
-  /// By what is known here: the rendezvous, which hears of all nodes, may know better.
+  /// The verdict by this node's facts; the rendezvous hears of all nodes and may know better.
   std::optional<Verdict> verdict = std::nullopt;
   bool unkillable = false;  ///< Something survived SIGKILL; we leave without it.
 
@@ -146,34 +146,36 @@ using Effects = std::vector<Effect>;
 struct SupervisorRules : FailureRules {
   int workers = 1;
   bool peers_elsewhere = false;  ///< Other nodes' workers have to hear of every loss.
-  /// When all have reported, how long they get to say it themselves and exit, of the grace's rest:
-  /// a process of a busy machine may have to wait for a processor first.
+  /// Once all have reported: the part of the remaining grace in which they may print their own
+  /// sentence and exit; on a busy machine a process may first have to wait for a processor.
   Clock::duration last_words = failure_grace_standard;
-  /// After a failure, for workers without the runtime that have begun a traceback, to exit.
+  /// After a failure: the time for workers without the runtime that have begun a traceback to exit.
   Clock::duration traceback_grace = std::chrono::seconds(1);
-  Clock::duration kill_timeout = std::chrono::seconds(5);  ///< For what does not die of SIGKILL.
+  /// The time for what does not die of SIGKILL.
+  Clock::duration kill_timeout = std::chrono::seconds(5);
   /// A tick later than this says that the agent stood still.
   Clock::duration late_tick = std::chrono::seconds(1);
 };
 
-/// What a rank says of a call explains its end only where that follows: it may have gone on.
+/// A rank's claim about a call explains its end only within this time: it may have gone on.
 inline constexpr auto claim_holds_for = std::chrono::seconds(30);
 /// A traceback explains its end only within this time: programs print them and go on.
 inline constexpr auto traceback_holds_for = std::chrono::seconds(2);
 
-/// What is known of a worker of the current attempt.
+/// The facts about a worker of the current attempt.
 struct WorkerRecord {
   std::optional<ExitStatus> exit;
   Clock::time_point ended{};
   bool stopped_by_us = false;  ///< It ended after we had begun to end the attempt.
   bool member = false;
-  bool ready = false;      ///< Of one that is no member.
-  bool published = false;  ///< The members know of its end, and so will those who come later.
+  bool ready = false;  ///< Set for workers that are no members.
+  /// Its end was told to the members, and will be to those who come later.
+  bool published = false;
   std::optional<Claim> claim;
   Clock::time_point claimed{};
   std::vector<Clock::time_point> tracebacks;  ///< When the last ones began, in order.
   std::optional<Clock::time_point> wrote_error_file = std::nullopt;
-  /// It gave up the job then, with this code.
+  /// When it gave up the job, and with which code.
   struct GaveUpAt {
     int exit_code = 1;
     Clock::time_point at{};
@@ -260,7 +262,7 @@ class Supervisor {
 
   SupervisorRules rules_;
   State state_ = State::idle;
-  /// What is known of one start of the workers.
+  /// The facts about one start of the workers.
   struct Attempt {
     int number = 0;
     int first_rank = 0;
@@ -273,9 +275,9 @@ class Supervisor {
     /// When a worker ended with 0, here or elsewhere.
     std::optional<Clock::time_point> first_success = std::nullopt;
     bool told_stragglers = false;
-    /// By then all have to be ready.
+    /// The time by which all have to be ready.
     std::optional<Clock::time_point> ready_by = std::nullopt;
-    /// It was ended for stragglers, for workers that were not ready, or because the job had
+    /// Whether it was ended for stragglers, for workers that were not ready, or because the job had
     /// stalled.
     bool no_progress = false;
     std::optional<StopOrder::Manner> order = std::nullopt;
@@ -284,7 +286,7 @@ class Supervisor {
   Attempt attempt_;
   std::optional<int> stop_signal_;  ///< The first one; a second one kills.
   bool expired_ = false;
-  bool settled_before_stop_ = false;  ///< What came before either gives the exit code.
+  bool settled_before_stop_ = false;  ///< An outcome before either gives the exit code.
   bool front_lost_ = false;
 
   Clock::time_point now_{};  ///< Time of the event being answered.

@@ -1,4 +1,4 @@
-// What a supervisor knows of its workers, and what follows from it.
+// A supervisor's facts about its workers, and the conclusions from them.
 #include "launcher/job/core/supervisor.hpp"
 #include "runtime/base/exit_code.hpp"
 
@@ -8,8 +8,8 @@
 namespace dlaunch::launcher {
 namespace {
 
-/// Our signal met a worker that had been failing by itself since then: it has failed, with its own
-/// code where it came to give one.
+/// Our signal met a worker that had already been failing by itself: it counts as failed, with its
+/// own code if it came to give one.
 void take_as_failed(Fact& fact, const ExitStatus& status, Clock::time_point since) {
   const bool has_code = status.signal == 0 && status.code != 0;
   fact.end = Fact::End::failed;
@@ -31,9 +31,9 @@ bool Supervisor::someone_failed() const {
                      [](const auto& worker) { return worker.failed(); });
 }
 
-/// The attempt has its outcome, whatever comes now. Failures that blame another node's rank are no
-/// outcome: they may be the first that this node sees of a job that is stopped everywhere; and so
-/// are those after an order to stop, whose reason came first.
+/// Whether the attempt has its outcome, whatever comes now. A failure that blames another node's
+/// rank is no outcome: it may be the first that this node sees of a job that is stopped everywhere.
+/// Nor is a failure after an order to stop, whose reason came first.
 bool Supervisor::is_settled() const {
   if (attempt_.no_progress) return true;
   if (const auto cause = judge(facts())) {
@@ -45,14 +45,14 @@ bool Supervisor::is_settled() const {
                      [](const auto& w) { return w.exit && !w.stopped_by_us; });
 }
 
-/// The rank to blame is another node's, or one here that lost somebody it cannot name.
+/// Whether the rank to blame is another node's, or one here that lost a rank it cannot name.
 bool Supervisor::blames_elsewhere(const Verdict& cause) const {
   const int place = cause.rank() - attempt_.first_rank;
   if (place < 0 || place >= rules_.workers) return true;
   return lost_somebody(cause, attempt_.workers[static_cast<std::size_t>(place)].claim);
 }
 
-/// Its end may be under way, and nothing tells of that.
+/// The lost rank's end may be under way without any sign of it.
 bool Supervisor::someone_has_grace() const {
   return rules_.failure_grace_given &&
          std::any_of(attempt_.workers.begin(), attempt_.workers.end(),
@@ -77,8 +77,8 @@ bool Supervisor::someone_is_failing() const {
   });
 }
 
-/// By the first of its last tracebacks: one exception often follows another. A member tells of its
-/// failures itself.
+/// Since when a worker has been failing: the first of its last tracebacks counts, as one exception
+/// often follows another. A member reports its failures itself.
 std::optional<Clock::time_point> Supervisor::failing_since(const WorkerRecord& worker) const {
   if (worker.member) return std::nullopt;
   auto until = worker.exit ? worker.ended : now_;
@@ -116,8 +116,9 @@ Fact Supervisor::fact_of(std::size_t rank) const {
       take_as_failed(fact, *worker.exit, *failing);
     }
   }
-  // A worker has failed when it writes an error file, however long it then takes to end, and others
-  // who fail for it may have ended before. One that was told to end, and wrote of that, has not.
+  // A worker has failed when it writes an error file, however long it then takes to end; others
+  // that fail because of it may end before. A worker that was told to end, and wrote about that,
+  // has not failed.
   if (const auto wrote = worker.wrote_error_file; wrote && worker.exit) {
     const auto first = first_failure();
     const bool was_first = first && *wrote <= *first;
@@ -127,7 +128,7 @@ Fact Supervisor::fact_of(std::size_t rank) const {
       take_as_failed(fact, *worker.exit, *wrote);
     }
   }
-  // It has said what the job ends with, however its process ends then.
+  // The worker has said what the job ends with, however its process ends then.
   if (worker.gave_up && worker.exit) {
     fact.end = Fact::End::failed;
     fact.exit_code = worker.gave_up->exit_code;

@@ -10,11 +10,11 @@
 namespace dlaunch::launcher::pmi {
 namespace {
 
-// As MPICH's own launcher has them, which programs were written against.
+// The limits of MPICH's own launcher, which programs rely on.
 constexpr int name_bytes_max = 256;
 constexpr int key_bytes_max = 64;
 constexpr int value_bytes_max = 1024;
-/// What the ranks of a node may put in all, and so a fence may carry.
+/// The most bytes that all ranks of a node may put, and so that a fence carries.
 constexpr std::size_t node_bytes_max = 8u << 20;
 
 int number_in(std::string_view text, int otherwise) {
@@ -62,7 +62,7 @@ void NodeRanks::carry_out(int rank, const Command& command) {
   of(rank).version == Version::one ? carry_out_one(rank, command) : carry_out_two(rank, command);
 }
 
-/// The first command, which PMI-2 writes as PMI-1 does; so is its answer.
+/// Answers the first command. PMI-2 writes it, and its answer, as PMI-1 does.
 void NodeRanks::begin(int rank, const Command& command) {
   const bool two = command.get("pmi_version") == "2";
   effects_.push_back(Send{
@@ -209,7 +209,7 @@ std::string_view NodeRanks::look_up(std::string_view key, bool& found) const {
   return {};
 }
 
-/// With "wait" it is answered when a rank of the node has put it.
+/// Looks a node attribute up; with "wait" the answer comes when a rank of the node has put it.
 void NodeRanks::node_attribute(int rank, const Command& command) {
   const auto known = node_attributes_.find(command.get("key"));
   std::vector<Command::Field> fields{{"found", known == node_attributes_.end() ? "FALSE" : "TRUE"}};
@@ -234,14 +234,15 @@ void NodeRanks::enter_fence(int rank, const Command& command) {
   effects_.push_back(Fence{fence_, packed(std::exchange(unsent_, {}))});
 }
 
-/// A rank that has ended cannot come.
+/// Breaks the fences if a rank has ended, since it cannot come.
 void NodeRanks::look_for_gone() {
   for (int rank = 0; rank < setting_.local_size && broken_.empty(); ++rank) {
     if (of(rank).gone) break_fences(name(rank) + " has ended and cannot come");
   }
 }
 
-/// Said once: programs that go on meet the next fence.
+/// Breaks this fence and all later ones, and says so once, although programs that go on may meet
+/// the next one.
 void NodeRanks::break_fences(std::string why) {
   std::vector<int> waiting;
   for (int rank = 0; rank < setting_.local_size; ++rank) {
@@ -270,7 +271,7 @@ Effects NodeRanks::fence_failed(std::uint64_t number, std::string_view why) {
   return std::exchange(effects_, {});
 }
 
-/// Those that are in it are answered.
+/// Answers the ranks that are in the fence.
 void NodeRanks::leave_fence() {
   for (int rank = 0; rank < setting_.local_size; ++rank) {
     auto& in_fence = of(rank).in_fence;
@@ -307,7 +308,7 @@ void NodeRanks::refuse(int rank, const Command& command, std::string response,
              : failed(std::move(response), why));
 }
 
-/// A thread of a PMI-2 program knows its answer by the field thrid.
+/// Answers a rank. The threads of a PMI-2 program know their answers by the field thrid.
 void NodeRanks::answer(int rank, const Command& asked, Command command) {
   if (of(rank).gone) return;
   const std::string_view thread = asked.get("thrid");
@@ -333,7 +334,7 @@ std::string NodeRanks::name(int rank) const {
 }
 
 std::string abort_text(std::string_view rank, int exit_code, std::string_view message) {
-  // MPICH's and Open MPI's own words for no message.
+  // The words of MPICH and Open MPI for an abort without a message.
   const bool silent = message.empty() || message == "abort" || message == "N/A";
   return std::string(rank) + " called MPI_Abort, code " + std::to_string(exit_code) +
          (silent ? "" : ": " + clipped(message));

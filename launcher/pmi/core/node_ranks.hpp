@@ -20,8 +20,8 @@ struct Send {
   int rank = 0;
   std::string bytes;
 };
-/// Every rank of the node is in this fence. What they put since the last one goes to the other
-/// nodes, and what those put comes back by fenced().
+/// Every rank of the node is in this fence. Their new keys go to the other nodes, whose keys come
+/// back by fenced().
 struct Fence {
   std::uint64_t number = 0;
   Bytes pairs;
@@ -35,7 +35,7 @@ struct Abort {
 struct Say {
   std::string sentence;
 };
-/// The rank speaks something else; its connection is of no use.
+/// The rank does not speak PMI; its connection is of no use.
 struct HangUp {
   int rank = 0;
 };
@@ -51,24 +51,24 @@ struct Setting {
   std::map<std::string, std::string, std::less<>> given = {};
 };
 
-/// What the MPI ranks of one node ask by PMI, and are told: their places, a space of keys, fences.
-/// What a rank has put, its node's ranks see at once and the others' after a fence. Total: every
-/// command has an answer. Pure; not thread-safe.
+/// Answers what the MPI ranks of one node ask by PMI: their places, keys, fences. The ranks of its
+/// own node see a rank's keys at once, those of other nodes after a fence. Total: every command has
+/// an answer. Pure; not thread-safe.
 class NodeRanks {
  public:
   explicit NodeRanks(Setting setting);
 
   Effects received(int rank, std::string_view bytes);
-  /// The fence is over: what each node put, in any order. Garbage is an error of the fence.
+  /// The fence is over. Takes the keys of each node, in any order; garbage makes the fence fail.
   Effects fenced(std::uint64_t number, const std::vector<Bytes>& pairs);
-  /// It will never be over.
+  /// The fence will never be over.
   Effects fence_failed(std::uint64_t number, std::string_view why);
   /// The rank's process has ended, and all that it has said was received.
   Effects ended(int rank);
 
-  /// It has called MPI_Init, or what else begins PMI.
+  /// Whether the rank has begun PMI, as MPI_Init does.
   bool has_begun(int rank) const { return of(rank).stage != Stage::silent; }
-  /// It is between MPI_Init and MPI_Finalize.
+  /// Whether the rank is between MPI_Init and MPI_Finalize.
   bool is_inside(int rank) const { return of(rank).stage == Stage::inside; }
 
  private:
@@ -77,7 +77,7 @@ class NodeRanks {
     Stage stage = Stage::silent;
     Version version = Version::one;
     std::string came = {};
-    std::optional<Command> in_fence = std::nullopt;  ///< That it answers.
+    std::optional<Command> in_fence = std::nullopt;  ///< The command to be answered.
     /// A node attribute for which it waits.
     std::optional<Command> waits = std::nullopt;
     bool gone = false;
@@ -109,21 +109,21 @@ class NodeRanks {
   std::map<std::string, std::string> unsent_;  ///< Put since the last fence.
   std::size_t bytes_ = 0;                      ///< All that was put.
   std::uint64_t fence_ = 0;                    ///< The number of the next fence.
-  bool is_out_ = false;  ///< All are in it, and the other nodes are waited for.
+  bool is_out_ = false;  ///< Every rank is in the fence, and the other nodes are awaited.
   std::string broken_;   ///< Why no fence can be passed any more; empty: they can.
-  Effects effects_;      ///< Of what is being answered.
+  Effects effects_;      ///< The effects of the call being answered.
 };
 
 /// "rank 3 called MPI_Abort, code 2: no data", "rank 3: MPI_Comm_spawn is refused: ...".
 std::string abort_text(std::string_view rank, int exit_code, std::string_view message);
 std::string refusal_text(std::string_view rank, std::string_view what);
 
-/// What travels in a fence.
+/// The contents of a fence's message.
 Bytes packed(const std::map<std::string, std::string>& pairs);
 std::optional<std::map<std::string, std::string>> unpacked(BytesView bytes);
 
-/// "(vector,(0,2,4),(2,1,3))", by which MPI knows who shares a node: from one node on, so many
-/// nodes with so many ranks each. Empty where it is longer than a value may be.
+/// "(vector,(0,2,4),(2,1,3))", by which MPI knows which ranks share a node: each triple is a first
+/// node, a number of nodes, and the ranks of each. Empty where it is longer than a value may be.
 std::string process_mapping(const std::vector<int>& ranks_of_nodes);
 
 }  // namespace dlaunch::launcher::pmi

@@ -16,7 +16,7 @@ using Header = ElfW(Ehdr);
 using Segment = ElfW(Phdr);
 using Entry = ElfW(Dyn);
 
-/// Nullopt where the file ends before.
+/// Nullopt where the file ends too soon.
 template <class T>
 std::optional<T> read_at(std::span<const char> file, std::size_t at) {
   if (at > file.size() || file.size() - at < sizeof(T)) return std::nullopt;
@@ -52,14 +52,15 @@ std::optional<std::size_t> place_of(const std::vector<Segment>& segments, std::s
   return std::nullopt;
 }
 
-/// The name of a library, and those of its kind: a version is a whole one.
+/// How a library's name begins, and what it speaks; a version in it has to match as a whole.
 struct Library {
   std::string_view begin;
   bool pmi = false;
   bool pmix = false;
 };
-/// The first that fits. MPICH, MVAPICH and Intel MPI share an ABI, and have its number; Open MPI
-/// has others. The standard's own ABI says nothing of whose it is.
+/// The known libraries, of which the first match counts. MPICH, MVAPICH and Intel MPI share an ABI
+/// and its number; Open MPI has others. The MPI standard's own ABI does not tell whose library it
+/// is.
 constexpr auto libraries = std::to_array<Library>({
     {"libmpi.so.12", true, false},
     {"libmpich.so", true, false},
@@ -132,7 +133,7 @@ std::optional<std::string> script_of_python(std::span<const std::string> line) {
   std::string_view program = line.front();
   program.remove_prefix(program.rfind('/') + 1);
   if (!program.starts_with("python")) return std::nullopt;
-  // An option's own word may come between; it does not end so.
+  // Options and their values may stand before the script; they do not end so.
   for (const auto& word : line.subspan(1)) {
     if (word.ends_with(".py")) return word;
   }

@@ -6,10 +6,10 @@
 #include <string_view>
 #include <vector>
 
-/// Which MPI a program has, as its file tells. Pure.
+/// Finds out from a program's file which MPI it uses. Pure.
 namespace dlaunch::launcher::pmi {
 
-/// What a program can speak with whoever has started it.
+/// The protocols that a program can speak with its launcher.
 struct Speech {
   bool pmi = false;
   bool pmix = false;
@@ -22,13 +22,13 @@ struct Speech {
 /// processor's word size and byte order. Those of its libraries are not among them.
 std::optional<std::vector<std::string>> needed_libraries(std::span<const char> file);
 
-/// By the name of a library, "libmpi.so.12" or a path that ends so.
+/// Judges by a library's name, "libmpi.so.12" or a path that ends so.
 Speech speech_of_library(std::string_view library);
-/// By an executable's libraries, or by a script's text that names mpi4py.
+/// Judges by an executable's libraries, or by a script's text that names mpi4py.
 Speech speech_of_file(std::span<const char> file);
 /// The script that a line `python3 -u SCRIPT ...` names; nullopt where it is another line.
 std::optional<std::string> script_of_python(std::span<const std::string> line);
-/// By the name of a Python module.
+/// Judges by a Python module's name.
 Speech speech_of_module(std::string_view module);
 
 }  // namespace dlaunch::launcher::pmi

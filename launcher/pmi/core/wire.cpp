@@ -10,7 +10,7 @@ using Taken = std::variant<std::optional<Command>, Garbage>;
 
 constexpr std::size_t length_digits = 6;
 
-/// "cmd=put kvsname=k key=a value=b". What is to be kept or read is last, and may have spaces.
+/// "cmd=put kvsname=k key=a value=b". The value comes last, and may contain spaces.
 Command read_line(std::string_view line) {
   Command command;
   while (!line.empty()) {

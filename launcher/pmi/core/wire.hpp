@@ -8,9 +8,9 @@
 #include <variant>
 #include <vector>
 
-/// The two wire protocols of PMI, as MPI ranks speak them to whoever has started them: PMI-1 has a
-/// command a line, or several lines up to "endcmd"; PMI-2 has its length in six characters before
-/// each command, and begins as PMI-1 does. Pure.
+/// The two wire protocols of PMI, which MPI ranks speak to their launcher. PMI-1 has a command on
+/// each line, or on several lines up to "endcmd". PMI-2 puts each command's length, in six
+/// characters, before it, and begins as PMI-1 does. Pure.
 namespace dlaunch::launcher::pmi {
 
 enum class Version { one = 1, two = 2 };
@@ -20,7 +20,7 @@ struct Command {
   std::string name;
   std::vector<Field> fields = {};
 
-  /// Empty where there is none.
+  /// Empty where the field is missing.
   std::string_view get(std::string_view field) const;
   bool operator==(const Command&) const = default;
 };

@@ -19,7 +19,7 @@ constexpr std::size_t starts_max = 32;
 constexpr std::string_view here_name = ".";
 constexpr int secret_number = 3;  ///< The descriptor by which dlaunch gets it on a host.
 
-/// Each host's own, or said on its line in another way.
+/// Options that each host decides for itself, or that its line says in another way.
 constexpr auto not_handed_on = std::to_array<std::string_view>({
     "config",  "cwd",       "dry-run",       "ends-with-stdin", "env",       "hostfile",
     "hosts",   "module",    "no-python",     "nnodes",          "node-rank", "nproc-per-node",
@@ -27,14 +27,14 @@ constexpr auto not_handed_on = std::to_array<std::string_view>({
     "stdin",
 });
 
-/// What a shell on a host is to do: $0 is the host, $1 the directory. A shell of any kind reads
-/// the words, and sh this.
+/// The script for sh on a host: $0 is the host, $1 the directory. The login shell, of any kind,
+/// only reads the words around it.
 std::string script(bool secret) {
   std::string text = secret ? "IFS= read -r secret || exit; " : "";
   text += R"(cd -- "$1" 2>/dev/null || )"
           R"({ echo "dlaunch: host $0: there is no directory $1" >&2; exit 127; }; )"
           R"(shift; exec "$@")";
-  // Neither a command line nor the environment may have it: others can read those.
+  // The secret must be neither on a command line nor in the environment: others can read those.
   if (secret) text += " " + std::to_string(secret_number) + "<<END\n$secret\nEND\n";
   return text;
 }
@@ -58,7 +58,7 @@ std::string workers_text(const WorkersAsked& asked) {
   return std::to_string(asked.number);
 }
 
-/// A ':' would divide the line.
+/// Escapes a word that is a ':', which would divide the line.
 std::string escaped(const std::string& word) {
   const auto colon = word.find_first_not_of('\\');
   return colon != std::string::npos && word.substr(colon) == ":" ? "\\" + word : word;
@@ -118,7 +118,7 @@ class Lines {
     return "exec " + shell_line(words);
   }
 
-  /// Those of dlaunch's own that are no options.
+  /// dlaunch's own variables that stand for no option.
   Words variables_handed_on() const {
     Words result;
     for (const auto& line : environment_) {
@@ -133,7 +133,8 @@ class Lines {
     for (const Setting& setting : spec_.settings) {
       const bool ours = std::ranges::count(not_handed_on, setting.flag) > 0;
       const bool meeting = setting.flag == "rdzv-endpoint" && several();
-      // Only here a scheduler tells when its job ends.
+      // Of a scheduler's settings only the job's end is handed on: the hosts' agents cannot learn
+      // it.
       const bool end = setting.flag == "deadline" || setting.flag == "deadline-latest";
       const bool told = setting.origin == Origin::scheduler && !end;
       if (setting.origin == Origin::standard || told) continue;
@@ -155,7 +156,8 @@ class Lines {
       const bool chosen = chooses_meeting(spec_);
       if (chosen)
         words.push_back(option("rdzv-endpoint", host_port(first_host(), port_of_job(job))));
-      // A place of our choice is at the first node, also for those that start others.
+      // If we chose the place, the first node hosts. A start that starts others is told the same as
+      // this one, and hands the roles out.
       if (chosen || spec_.rdzv_role == RendezvousRole::host) {
         const bool hosts = start.first_node == 0 || start.hosts.size() > 1;
         words.push_back(option("rdzv-role", hosts ? "host" : "join"));
@@ -167,7 +169,7 @@ class Lines {
     if (start.hosts.size() > 1) {
       std::string hosts;
       for (const auto& host : start.hosts) {
-        // The first of them is there already.
+        // The first host is that of the start itself.
         const bool there = hosts.empty();
         hosts += (there ? "" : ",") + host_text(there ? HostAsked{".", host.workers} : host);
       }

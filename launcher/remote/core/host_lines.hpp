@@ -6,15 +6,15 @@
 #include <string>
 #include <vector>
 
-/// What is started on the hosts of --hosts, as lines for a shell. Pure.
+/// The command lines for the hosts of --hosts, for a shell. Pure.
 namespace dlaunch::launcher::remote {
 
-/// Here, where the hosts are started from.
+/// The place from which the hosts are started.
 struct Here {
-  std::string launcher;   ///< The path of dlaunch, which it has on the hosts, too.
+  std::string launcher;   ///< The path of dlaunch, the same on all hosts.
   std::string directory;  ///< The current one, where it runs there.
   std::string hostname;
-  std::string job;      ///< The id of a job that was given none.
+  std::string job;      ///< The id for a job that was given none.
   bool secret = false;  ///< A secret comes by the standard input, as its first line.
 };
 
@@ -22,15 +22,15 @@ struct Here {
 struct HostStart {
   std::string host;
   std::vector<std::string> argv;
-  int first_node = 0;            ///< Of all that it starts.
+  int first_node = 0;            ///< Node rank of its first host.
   std::vector<HostAsked> hosts;  ///< All that it starts, with workers.
 };
 
-/// Nothing was said of where the nodes meet: they do at the first host, and need a secret that
-/// nobody else has.
+/// Whether the user named no meeting place: the nodes then meet at the first host, and need a
+/// secret of their own.
 bool chooses_meeting(const JobSpec& spec);
 
-/// At most 32 starts: of more hosts, each starts some of the others, and so on.
+/// At most 32 starts; with more hosts each start starts some of the others, and so on.
 std::vector<HostStart> plan_starts(const JobSpec& spec, std::span<const std::string> environment,
                                    const Here& here);
 

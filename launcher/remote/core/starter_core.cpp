@@ -6,11 +6,12 @@
 namespace dlaunch::launcher::remote {
 namespace {
 
-/// ssh's own code; what it has started may end so, too, and cannot be told from it.
+/// ssh's own code for a failure. The remote command may end with it, too, which cannot be told
+/// apart.
 constexpr int ssh_failed = 255;
-/// If it was the job's end, the agents on the other hosts have heard of it and end by themselves.
+/// How long the other hosts' agents may take to hear of the job's end and end by themselves.
 constexpr auto heard_within = std::chrono::seconds(5);
-/// For ssh to tell of an end, and for agents that have to kill.
+/// Extra time for ssh to report an end, and for agents that have to kill.
 constexpr auto end_margin = std::chrono::seconds(10);
 
 }  // namespace
@@ -61,7 +62,7 @@ void StarterCore::on(const TimedOut&) {
   effects_.emplace_back(KillAll{});
 }
 
-/// An elastic job goes on while there are others, and they say how it ends.
+/// An elastic job goes on while other nodes remain, which then decide how it ends.
 void StarterCore::fail(int code, bool at_once) {
   if (rules_.elastic && state_ == State::running) return;
   if (!code_) code_ = code;

@@ -11,7 +11,7 @@
 #include <variant>
 #include <vector>
 
-/// What becomes of a job on other hosts when one of its starts ends, or is to end. Pure.
+/// Decides about a job on other hosts when one of its starts ends, or is to end. Pure.
 namespace dlaunch::launcher::remote {
 
 struct StarterRules {
@@ -22,13 +22,13 @@ struct StarterRules {
 
 // ---- What happens ----
 
-/// A start has ended: an ssh, with its own code or with that of what it has started.
+/// A start has ended: an ssh, with its own code or its remote command's.
 struct Ended {
   std::size_t start = 0;
   ExitStatus status;
   std::string last_words;  ///< The last line that it wrote to stderr; empty for none.
 };
-/// It could not be made.
+/// A start could not be made.
 struct NotStarted {
   std::size_t start = 0;
   int exit_code = 0;
@@ -45,9 +45,9 @@ using Event = std::variant<Ended, NotStarted, Stopped, TimedOut>;
 
 // ---- What is to be done, in order ----
 
-/// What runs on the hosts ends when its standard input does.
+/// Close all inputs: the agents on the hosts end when their standard input does.
 struct CloseInputs {};
-/// Nothing more is waited for.
+/// Stop waiting.
 struct KillAll {};
 struct Say {
   std::string sentence;
@@ -88,8 +88,8 @@ class StarterCore {
   const StarterRules rules_;
   std::size_t running_;
   State state_ = State::running;
-  std::optional<int> code_;         ///< The job's, once something has failed.
-  std::optional<int> agents_code_;  ///< That of the last agent to end by itself.
+  std::optional<int> code_;         ///< The job's code, once something has failed.
+  std::optional<int> agents_code_;  ///< The code of the last agent that ended by itself.
   Clock::time_point now_{};         ///< Time of the event being answered.
   Effects effects_;                 ///< Effects of the event being answered.
 };

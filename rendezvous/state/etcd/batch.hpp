@@ -18,21 +18,21 @@ struct Operation {
   };
   Kind kind = Kind::put;
   std::string key;
-  std::string value;  ///< Of a put.
+  std::string value;  ///< The value of a put.
 
   bool operator==(const Operation&) const = default;
 };
 
-/// etcd takes 128 operations in a transaction and 1.5 MiB in a request, by default. A few are added
-/// to those of a batch.
+/// Limits of a transaction. By default etcd takes 128 operations in one, and 1.5 MiB in a request;
+/// a few operations are added to those of a batch.
 constexpr std::size_t operations_max = 120;
 constexpr std::size_t operation_bytes_max = 1u << 20;
-/// A longer value is more than one pair of key and value.
+/// The longest value of one key; a longer one is stored in pieces.
 constexpr std::size_t piece_bytes = 256u << 10;
 
-/// What a batch of changes comes to: the last word on each key. etcd refuses a transaction that
-/// names a key twice, so what is put again after all like it were erased is a transaction of its
-/// own. Pure.
+/// Combines a batch of changes: only the last change of each key counts. etcd refuses a transaction
+/// that names a key twice, so a key that is put after its whole prefix was erased goes into a later
+/// transaction. Pure.
 class Batch {
  public:
   void put(std::string key, std::string value);
@@ -40,12 +40,12 @@ class Batch {
   void erase_all(std::string prefix);
   bool empty() const;
 
-  /// In the order in which they have to be made, none of them too large for etcd.
+  /// The transactions in their order, none of them too large for etcd.
   std::vector<std::vector<Operation>> transactions() const;
 
  private:
   struct Stage {
-    std::vector<std::string> erased;  ///< What begins so goes first.
+    std::vector<std::string> erased;  ///< Prefixes that are erased first.
     std::map<std::string, std::optional<std::string>, std::less<>> keys;
   };
   Stage& stage_for(std::string_view key);
@@ -53,8 +53,8 @@ class Batch {
   std::vector<Stage> stages_ = std::vector<Stage>(1);
 };
 
-/// Transactions as bytes, and back: they are kept so, as a whole, before the first of several is
-/// made. Nullopt for what was not written so.
+/// Transactions as bytes, and back. They are stored in this form, as a whole, before the first of
+/// several is made. Nullopt for other bytes.
 std::string to_bytes(const std::vector<std::vector<Operation>>& transactions);
 std::optional<std::vector<std::vector<Operation>>> from_bytes(std::string_view bytes);
 

@@ -20,12 +20,12 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto read_time = 10s;
-/// How often the ones that stand by look for the leader.
+/// How often standbys look for the leader.
 constexpr auto look_interval = 250ms;
 constexpr std::size_t page_rows = 1000;
 
 constexpr std::string_view leader_key = "leader", commits_key = "commits", rows_prefix = "rows/";
-/// What rows there may be. Without this key it is version 1, which has no rows of drains.
+/// The key of the version of the rows. Without it the version is 1, which has no rows of drains.
 constexpr std::string_view version_key = "version";
 constexpr std::uint64_t rows_version = 2;
 /// The transactions of a batch that takes several: written before the first, erased after the
@@ -45,7 +45,7 @@ Json request_of(const std::string& prefix, const Operation& operation) {
   return erase_of(key, operation.kind == Operation::Kind::erase_all);
 }
 
-/// What is read back is what was written, as a whole.
+/// A checksum, by which it is known that the transactions were read back complete.
 std::string sealed(const std::string& log) {
   return std::to_string(log.size()) + " " + std::to_string(text_hash(log));
 }
@@ -72,7 +72,8 @@ EtcdPlace::~EtcdPlace() { lead_.give_up(); }
 std::unique_ptr<EtcdPlace> EtcdPlace::lead(const Servers& servers, const std::string& identity,
                                            const std::stop_token& stop, const Told& told) {
   std::unique_ptr<EtcdPlace> place(new EtcdPlace(servers));
-  std::optional<std::string> leader;  // The one told of last; empty: etcd itself.
+  // The leader that was last reported; empty: etcd was out of reach.
+  std::optional<std::string> leader;
   std::mutex mutex;
   std::condition_variable_any never;
   while (!stop.stop_requested()) {
@@ -90,7 +91,7 @@ std::unique_ptr<EtcdPlace> EtcdPlace::lead(const Servers& servers, const std::st
       if (failure.kind() == Failure::Kind::refused) {
         throw Error(Errc::refused, place->name_ + " refuses: " + failure.what());
       }
-      // Each member may have a reason of its own.
+      // Each member may give another reason.
       if (leader != "") {
         leader = "";
         told(place->name_ + " cannot be reached, and is tried again: " + failure.what());
@@ -102,7 +103,7 @@ std::unique_ptr<EtcdPlace> EtcdPlace::lead(const Servers& servers, const std::st
   return nullptr;
 }
 
-/// The first transaction of all has none before it.
+/// The very first transaction has no predecessor.
 void EtcdPlace::begin_commits() {
   if (const auto value = value_of(std::string(commits_key))) {
     commits_ = number_of(*value);
@@ -141,7 +142,7 @@ std::unique_ptr<Backup> EtcdPlace::back_up(const std::string&) {
                                  "dlaunchd runs");
 }
 
-/// The reason is that of the first failure: each member has one of its own.
+/// The reason of the first failure is kept, since each member may give another.
 void EtcdPlace::unreachable(const Failure& failure) {
   const std::string over = name_ + " is reached again";
   if (obstacle_.over == over) return;
@@ -247,8 +248,8 @@ StateContents EtcdPlace::load() {
   }
 }
 
-/// A leader before this one has ended while it carried out a batch of several transactions. It had
-/// told nobody of them; what there is of them shall be all or nothing.
+/// An earlier leader has ended in the middle of a batch of several transactions, of which it had
+/// told nobody. If the batch's log is complete all of them are carried out now, otherwise none is.
 void EtcdPlace::finish_interrupted() {
   const auto seal = value_of(std::string(log_key));
   std::string log;
@@ -311,7 +312,7 @@ StateContents EtcdPlace::read(const Servers& servers) {
 // ---- Writing ----
 
 StatePlace::Wrote EtcdPlace::write(std::span<const Change> changes) {
-  // After not_now it is the same batch, of which the rows know already.
+  // After not_now it is the same batch, which the rows have already taken in.
   if (!under_way_) {
     Batch batch;
     for (const Change& each : changes) rows_.apply(each, batch);
@@ -350,7 +351,7 @@ EtcdPlace::Plan EtcdPlace::planned(const Batch& batch) {
     pieces.put(std::string(log_prefix) + number, log.substr(at, piece_bytes));
   }
   plan.transactions = pieces.transactions();
-  // A short one is complete at once.
+  // A batch of one transaction is complete at once.
   if (plan.transactions.size() > 1) plan.transactions.emplace_back();
   plan.transactions.back().push_back({Operation::Kind::put, std::string(log_key), sealed(log)});
   std::ranges::move(transactions, std::back_inserter(plan.transactions));
@@ -382,7 +383,7 @@ void EtcdPlace::carry_out(const std::vector<Operation>& operations,
   }
 }
 
-/// One that was made already, by a request whose answer was lost, is found to be.
+/// A transaction that was already made by a request whose answer was lost is recognised.
 void EtcdPlace::make(const std::vector<Operation>& operations) {
   const std::string commits = prefix_ + std::string(commits_key);
   const std::string next = std::to_string(commits_ + 1);

@@ -19,22 +19,22 @@
 
 namespace dlaunch::rendezvous::etcd {
 
-/// State in etcd, of which one process at a time is the leader: it holds a key that a lease keeps
-/// there. Each transaction has two conditions: that key is the one that this process made, and the
-/// last transaction was the one before. So a process that another has followed writes nothing, and
-/// what reaches etcd twice or late is made once.
+/// State in etcd, led by one process at a time: the leader holds a key that its lease keeps there.
+/// Each transaction has two conditions: the key is the one that this process made, and the last
+/// transaction is the predecessor. So a process that was succeeded by another writes nothing, and a
+/// request that reaches etcd twice or late takes effect once.
 class EtcdPlace final : public StatePlace {
  public:
-  /// Told while somebody else leads, or etcd cannot be reached: once for each of these.
+  /// Called while another process leads, or etcd is out of reach: once for each of these.
   using Told = std::function<void(const std::string& sentence)>;
-  /// Returns when this process leads, or null when `stop` was requested before. `identity` is what
-  /// others are told of it. Throws Error (Errc::refused) where etcd refuses.
+  /// Returns when this process leads, or null when `stop` is requested first. `identity` is its
+  /// name for others. Throws Error (Errc::refused) if etcd refuses.
   static std::unique_ptr<EtcdPlace> lead(const Servers& servers, const std::string& identity,
                                          const std::stop_token& stop, const Told& told);
-  /// All that is kept there, without leading. Throws Error.
+  /// Reads the whole state, without leading. Throws Error.
   static StateContents read(const Servers& servers);
 
-  /// Gives the lead up, so that nobody has to wait until the lease has ended.
+  /// Gives up the lead, so that nobody has to wait until the lease has ended.
   ~EtcdPlace() override;
 
   StateContents load() override;
@@ -43,7 +43,7 @@ class EtcdPlace final : public StatePlace {
   Wrote write(std::span<const Change> changes) override;
   Clock::time_point tend() override;
   Obstacle obstacle() const override;
-  /// Throws: etcd has its own.
+  /// Throws: etcd has backups of its own.
   std::unique_ptr<Backup> back_up(const std::string& name) override;
   bool is_ours() const override { return lead_.is_ours(); }
   std::optional<StateFigures::Lead> lead() const override;
@@ -73,7 +73,7 @@ class EtcdPlace final : public StatePlace {
 
   static Plan planned(const Batch& batch);
   void carry_out(Plan& plan);
-  /// The same on a copy of what is there.
+  /// The same on a copy of the contents.
   static void carry_out(const std::vector<Operation>& operations,
                         std::map<std::string, std::string>& all);
   void make(const std::vector<Operation>& operations);

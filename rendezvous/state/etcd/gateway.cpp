@@ -21,11 +21,11 @@ namespace {
 namespace beast = boost::beast;
 namespace http = boost::beast::http;
 
-/// A member that takes longer than this makes place for the next.
+/// If a member takes longer than this, the next one is asked.
 constexpr auto patience = std::chrono::milliseconds(1000);
-/// After a round of all members.
+/// The pause after all members have been tried.
 constexpr auto pause = std::chrono::milliseconds(50);
-/// What a page of rows takes at most, with room to spare.
+/// More than a page of rows ever takes.
 constexpr std::size_t reply_bytes_max = 256u << 20;
 
 Failure unreachable(const std::string& why) { return {Failure::Kind::unreachable, why}; }
@@ -40,7 +40,7 @@ void await(int fd, short events, Clock::time_point deadline) {
   }
 }
 
-/// The other side may have closed a connection that lay idle.
+/// The other side may have closed an idle connection.
 bool is_usable(int fd) {
   char byte = 0;
   const ssize_t n = ::recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);

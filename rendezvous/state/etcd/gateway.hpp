@@ -14,14 +14,14 @@
 
 namespace dlaunch::rendezvous::etcd {
 
-/// Asks etcd by its JSON gateway, one request at a time, over one connection that stays. A member
-/// that does not answer makes place for the next. Blocks the thread that calls. One thread.
+/// Asks etcd by its JSON gateway, one request at a time, over one connection that stays open. If a
+/// member does not answer, the next one is asked. Blocks the calling thread. One thread.
 class Gateway {
  public:
   explicit Gateway(std::vector<Servers::Server> servers) : servers_(std::move(servers)) {}
 
-  /// POSTs to a path below /v3, as "/kv/range". A request may reach several members, or one of them
-  /// late, so it has to mean the same however often it is carried out. Throws Failure.
+  /// POSTs to a path below /v3, such as "/kv/range". A request may reach several members, or one of
+  /// them late, so it must be harmless to repeat. Throws Failure.
   Json ask(std::string_view path, const Json& body, Clock::time_point deadline);
   /// The member that is asked now: "10.0.0.1:2379". Any thread, at any time.
   std::string member() const;

@@ -9,10 +9,10 @@ namespace {
 constexpr auto renewal_interval = lease_time / 3;
 constexpr auto renewal_pause = std::chrono::milliseconds(200);
 constexpr auto farewell_time = std::chrono::seconds(1);
-/// The clocks here and there may differ by so much within a lease's time.
+/// By how much our clock and etcd's may drift apart within a lease's time.
 constexpr std::int64_t margin_ms = 100;
 
-/// Also while the machine is suspended, which etcd is not.
+/// A clock that runs on while the machine is suspended, since etcd's does.
 std::int64_t now_ms() {
   timespec now{};
   ::clock_gettime(CLOCK_BOOTTIME, &now);
@@ -33,7 +33,7 @@ std::string Lead::other() {
   return bytes_in(kv, "value");
 }
 
-/// Whether it was won shows what is there then, whatever became of the answer.
+/// The answer may be lost, so a look at the key then shows whether the lead was won.
 bool Lead::try_to_win(const std::string& identity) {
   const auto asked = now_ms();
   const Json granted =
@@ -80,7 +80,7 @@ void Lead::give_up() {
     gateway_.ask("/lease/revoke", Json::object({{"ID", std::to_string(lease_)}}),
                  Clock::now() + farewell_time);
   } catch (const Failure&) {
-    return;  // It ends by itself.
+    return;  // The lease then ends by itself.
   }
 }
 

@@ -12,9 +12,9 @@
 
 namespace dlaunch::rendezvous::etcd {
 
-/// How long a leader that has gone silent is waited for.
+/// How long a silent leader is waited for.
 constexpr std::chrono::seconds lease_time{5};
-/// A request beside the lease takes no longer, so that the lease does not end over a slow member.
+/// The limit of other requests, so that the lease does not end while a slow member is waited for.
 constexpr std::chrono::seconds write_time{2};
 
 /// The lead of one process among several: a key that its lease keeps in etcd. One thread, save for
@@ -23,28 +23,29 @@ class Lead {
  public:
   Lead(Gateway& gateway, std::string key) : gateway_(gateway), key_(std::move(key)) {}
 
-  /// The identity of the one who leads; empty where that is this process, or nobody.
+  /// The identity of the leader; empty if that is this process, or nobody.
   std::string other();
   bool is_won() const { return term_ != 0; }
-  /// Whether this process leads now. `identity` is what others are told of it.
+  /// Tries to lead; whether this process leads now. `identity` is its name for others.
   bool try_to_win(const std::string& identity);
 
   /// Renews the lease where that is due. False: it has ended.
   bool keep_if_due();
   Clock::time_point due() const { return due_; }
-  /// After a renewal that failed.
+  /// Sets the time of the next renewal after one has failed.
   void try_again_soon();
-  /// Nobody has to wait until the lease has ended.
+  /// Gives up the lead, so that nobody has to wait until the lease has ended.
   void give_up();
 
   const std::string& key() const { return key_; }
-  /// The revision that made the key: no other leader has it, so each transaction has to find it.
+  /// The revision that made the key. No other leader has it, so it is a condition of each
+  /// transaction.
   std::int64_t term() const { return term_; }
 
-  /// Whether nobody else can have begun to lead: the lease as seen from here, where it began when
-  /// it was asked for. Any thread, at any time.
+  /// Whether nobody else can have begun to lead, by our own view of the lease, which began when it
+  /// was asked for. Any thread, at any time.
   bool is_ours() const { return left() > Clock::duration::zero(); }
-  /// How long that will be so, unless it is renewed; zero: it is not so.
+  /// How long that will hold without a renewal; zero: it does not.
   Clock::duration left() const;
   void doubt() { ours_until_ms_ = 0; }
 

@@ -112,7 +112,7 @@ std::string end_of(std::string prefix) {
   return prefix;
 }
 
-// Lists are said to be lists: braces around one element may be taken for the element.
+// Lists are made explicitly: the JSON library may take braces around one element for the element.
 
 Json condition(const std::string& key, const char* target, const char* field,
                const std::string& value) {

@@ -7,13 +7,12 @@
 
 #include <nlohmann/json.hpp>
 
-/// What etcd is asked and what it answers, in the JSON of its gateway. Pure.
+/// Requests to etcd and its answers, in the JSON of its gateway. Pure.
 namespace dlaunch::rendezvous::etcd {
 
 using Json = nlohmann::json;
 
-/// What came of a request that was not carried out, or of which it is not known. Caught within
-/// this folder.
+/// The failure of a request that was not carried out, or perhaps not. Caught within this folder.
 class Failure : public std::runtime_error {
  public:
   enum class Kind {
@@ -30,7 +29,7 @@ class Failure : public std::runtime_error {
 };
 
 std::string to_base64(std::string_view bytes);
-/// Throws Failure for what is none.
+/// Throws Failure for other text.
 std::string from_base64(std::string_view text);
 
 /// The first key behind all that begin with `prefix`, which ends with no byte of 255.
@@ -57,7 +56,7 @@ std::string bytes_in(const Json& object, const char* field);
 bool is_true(const Json& object, const char* field);
 /// The pairs of key and value of a range.
 const Json& kvs_of(const Json& answer);
-/// Those of a range that was part of a transaction.
+/// The pairs of a range that was part of a transaction.
 Json kvs_of_response(const Json& answer, std::size_t which);
 
 }  // namespace dlaunch::rendezvous::etcd

@@ -45,7 +45,7 @@ std::string entry_row(change::Space space, const std::string& queue, std::uint64
   return rows_of(space) + "e" + queue + "/" + hex(number);
 }
 
-/// The key of one of the pieces of a row, of which it tells how many there are.
+/// The key of one piece of a row; it also tells how many pieces there are.
 std::string key_of(std::string_view row, std::size_t piece, std::size_t count) {
   return std::string(row) + hex(piece, piece_size) + hex(count, piece_size);
 }
@@ -157,7 +157,7 @@ struct Rows::Apply {
     change_job(c.job, [&](JobRecord& record) { record.exit_code = c.exit_code; });
     rows.end_drain(c.job, batch);
   }
-  /// Its numbers stay behind: they are never given again.
+  /// The job's numbers stay: they are never given again.
   void operator()(const change::JobForgotten& c) const {
     const auto found = rows.jobs_.find(c.job);
     if (found == rows.jobs_.end()) return;
@@ -203,7 +203,7 @@ struct Rows::Apply {
              payload_of(c.round, c.block != nullptr, c.block ? *c.block : Bytes(), c.too_big),
              batch);
   }
-  /// A session's answers go round in as many places as it may have changes unanswered.
+  /// A session's answers rotate through as many rows as it may have unanswered changes.
   void operator()(const change::Answered& c) const {
     rows.put(answers_of(c.space, c.session) + hex(c.number % wire::unanswered_changes_max),
              payload_of(c.number, c.request, static_cast<std::uint64_t>(c.type), c.payload), batch);

@@ -15,17 +15,17 @@
 
 namespace dlaunch::rendezvous::etcd {
 
-/// The state as rows of keys and values: what changes do to them, and what they hold. Pure. Rows
-/// are those of the state file, each with a sum of what is in it; a long one is cut into pieces.
+/// The state as rows of keys and values: turns changes into rows, and rows into contents. Pure. The
+/// rows are those of the state file, each with a checksum; a long one is cut into pieces.
 class Rows {
  public:
-  /// What is there: each key with its value, in their order. Throws Error (Errc::refused) where a
-  /// row is damaged; `place` is named in its sentence.
+  /// Takes in a row: keys with their values, in order. Throws Error (Errc::refused) where a row is
+  /// damaged; `place` is named in its sentence.
   explicit Rows(std::string place) : place_(std::move(place)) {}
   void found(std::string_view key, std::string_view value);
-  /// What all of it means, once everything was found.
+  /// The contents, once all rows were taken in.
   StateContents contents();
-  /// Whether nothing was ever kept here.
+  /// Whether no state was ever kept here.
   bool is_new() const { return !memory_; }
 
   /// Names the memory of a new place.
@@ -56,9 +56,10 @@ class Rows {
   std::optional<std::uint64_t> memory_;
   std::uint64_t incarnation_ = 0, epoch_ = 0;  ///< The highest of jobs that are forgotten.
   std::map<std::string, JobRecord, std::less<>> jobs_;
-  std::map<std::string, std::string, std::less<>> drains_;  ///< Why, by job.
+  std::map<std::string, std::string, std::less<>> drains_;  ///< The reasons of drains, by job.
   std::map<std::pair<SpaceNumber, std::string>, Queue> queues_;
-  std::map<std::string, std::size_t, std::less<>> pieces_;  ///< Of rows that have more than one.
+  /// Numbers of pieces, for rows that have more than one.
+  std::map<std::string, std::size_t, std::less<>> pieces_;
 
   // While it is read.
   StateContents contents_;

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-/// dlaunchd's state in etcd.
+/// The address of dlaunchd's state in etcd.
 namespace dlaunch::rendezvous::etcd {
 
 /// What `etcd:URL,...` names: members of one etcd, and the name under which one dlaunchd and those

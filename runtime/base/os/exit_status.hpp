@@ -6,7 +6,7 @@ namespace dlaunch {
 
 /// How a process ended, as wait(2) tells it. A plain value.
 struct ExitStatus {
-  int code = 0;    ///< What it passed to exit; meaningless when a signal ended it.
+  int code = 0;    ///< The argument of exit(); meaningless if a signal ended it.
   int signal = 0;  ///< The signal that ended it, 0 if none did.
   bool core_dumped = false;
 

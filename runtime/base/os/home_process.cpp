@@ -12,15 +12,15 @@ constinit HomeProcess::Number HomeProcess::ordinary_{0};
 constinit HomeProcess::Number* HomeProcess::current_ = &ordinary_;
 const bool HomeProcess::is_placed_ = place_current();
 
-/// One of two threads that ask at once gives it.
+/// If two threads ask at once, one of them sets the number.
 std::uint32_t HomeProcess::new_number() noexcept {
   std::uint32_t none = 0;
   const std::uint32_t fresh = last_.fetch_add(1, std::memory_order_relaxed) + 1;
   return current().compare_exchange_strong(none, fresh, std::memory_order_relaxed) ? fresh : none;
 }
 
-/// When the library is loaded. Kernels from 4.14 on clear the page in every child; elsewhere a
-/// child that fork(3) makes clears the number itself, which fails for want of memory only.
+/// Done when the library is loaded. Kernels from 4.14 on clear the page in every child. On others a
+/// child of fork(3) clears the number itself, by a handler that only a lack of memory prevents.
 bool HomeProcess::place_current() noexcept {
   ::pthread_atfork(nullptr, nullptr, [] { current().store(0, std::memory_order_relaxed); });
   void* const page =

@@ -7,8 +7,8 @@ namespace dlaunch {
 
 /// The process in which an object was made. A child that was forked without exec has a copy of the
 /// object, but its threads, its locks, its connections and the memory it shares are the parent's:
-/// there it lets go of them, and does nothing else. Looking costs two loads; no system call. A
-/// child that has its parent's memory (vfork(2)) is its parent in this.
+/// there it lets go of them, and does nothing else. A check costs two loads and no system call. A
+/// child that has its parent's memory (vfork(2)) counts as its parent.
 class HomeProcess {
  public:
   HomeProcess() noexcept : made_in_(number()) {}
@@ -25,11 +25,11 @@ class HomeProcess {
   static std::uint32_t new_number() noexcept;
   static bool place_current() noexcept;
 
-  /// The last number that this process or one that it descends from has had. A process' number is
-  /// never given to a descendant of it, unlike a pid.
+  /// The last number that this process or one of its ancestors has had. A process' number is never
+  /// given to a descendant of it, unlike a pid.
   static Number last_;
-  /// This process' number; 0 as long as nothing was made in it. In memory that is zeros in every
-  /// child, however it was made, where the kernel offers that.
+  /// This process's number; 0 as long as nothing was made in it. It lies in memory that is zeroed
+  /// in every child, however it was made, where the kernel offers that.
   static Number ordinary_;
   static Number* current_;
   static const bool is_placed_;

@@ -20,7 +20,7 @@ std::optional<PeerUser> peer_user(int fd) {
     return std::nullopt;
   }
   PeerUser user{.uid = peer.uid, .groups = {peer.gid}, .pid = peer.pid};
-  // The kernel says how many there are where there is no room for them.
+  // If the buffer is too small, the kernel says how many groups there are.
   std::vector<gid_t> others;
   for (size = 0; ::getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, others.data(), &size) != 0;) {
     if (errno != ERANGE || size <= others.size() * sizeof(gid_t)) return user;

@@ -9,7 +9,7 @@
 
 namespace dlaunch {
 
-/// What the address of a unix socket begins with where others are of hosts.
+/// The prefix of a unix socket's address where other addresses name hosts.
 constexpr std::string_view unix_prefix = "unix:";
 
 /// The process that connected a unix socket, as the kernel remembers it from then.
@@ -24,7 +24,8 @@ struct PeerUser {
 /// Nullopt where `fd` is no connected unix socket.
 std::optional<PeerUser> peer_user(int fd);
 
-/// Those who may use a unix socket: root, our own user, and whom its file is open to. Pure.
+/// Decides who may use a unix socket: root, our own user, and the users to whom its file is open.
+/// Pure.
 struct SocketAccess {
   uid_t own = 0;
   gid_t group = 0;  ///< The file's.

@@ -11,11 +11,12 @@ namespace dlaunch {
 struct ProcessStat {
   char state = '?';         ///< 'R', 'S', 'T' (stopped), 'Z'...
   std::int32_t parent = 0;  ///< 0 where it has none that can be seen.
-  /// Its processor time, and that of its children that have been waited for.
+  /// Its processor time, and that of its waited-for children.
   std::chrono::milliseconds cpu_time{};
-  std::uint64_t started = 0;  ///< Clock ticks since boot: tells it from a later one of that number.
+  /// Start in clock ticks since boot: tells it from a later process of that number.
+  std::uint64_t started = 0;
 };
-/// nullopt where there is none of that number, or /proc is not there.
+/// nullopt if there is no such process, or no /proc.
 std::optional<ProcessStat> process_stat(std::int64_t pid);
 /// Whether the signal is in a mask of the process: "SigCgt", those that it catches, or "ShdPnd",
 /// those that were sent to it and not taken. False where that cannot be told.

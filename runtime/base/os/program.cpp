@@ -22,7 +22,7 @@ namespace {
 
 /// The limit of a configuration, and of the system's files under /etc and /proc.
 constexpr std::size_t file_bytes_max = 16u << 20;
-/// For a pipe: `--config <(make-config)`.
+/// The time for reading a pipe, as in `--config <(make-config)`.
 constexpr auto file_patience = std::chrono::seconds(10);
 
 }  // namespace
@@ -66,7 +66,7 @@ std::optional<std::string> read_whole_file(const std::string& path) {
     if (count <= 0) return std::nullopt;
     const auto size = ::read(file.get(), block.data(), block.size());
     if (size < 0 && (errno == EINTR || errno == EAGAIN)) continue;
-    if (size < 0) return std::nullopt;  // A folder, for one.
+    if (size < 0) return std::nullopt;  // It may be a folder.
     if (size == 0) return text;
     text.append(block.data(), static_cast<std::size_t>(size));
   }
@@ -81,7 +81,7 @@ int say_and_exit_with(int code, std::string_view text) {
     if (size < 0) {
       const std::string sentence = std::string(program_invocation_short_name) +
                                    ": cannot write: " + errno_text(errno) + "\n";
-      // The code alone tells where stderr is full, too.
+      // If stderr is full, too, the code alone tells.
       [[maybe_unused]] const auto said = ::write(STDERR_FILENO, sentence.data(), sentence.size());
       return exit_code::internal;
     }

@@ -5,13 +5,14 @@
 #include <string_view>
 #include <vector>
 
-/// Each of our programs does this at its start and its end.
+/// Common steps of our programs at their start and end.
 namespace dlaunch {
 
-/// Descriptors that are opened later must not become somebody's stdin, stdout or stderr.
+/// Opens /dev/null for missing descriptors 0 to 2, so that no later descriptor becomes stdin,
+/// stdout or stderr.
 void fill_standard_descriptors();
-/// The signals that this process ignores: those that it was started so with. nohup does it, and
-/// shells do it to what they run in the background.
+/// The signals that this process ignores because it was started so, as nohup does, and shells do
+/// for background commands.
 std::vector<int> ignored_signals();
 /// The variables that this process has, as "NAME=value".
 std::vector<std::string> read_environment();

@@ -2,7 +2,7 @@
 
 namespace dlaunch {
 
-/// Between two looks at memory that another core is about to write.
+/// A pause between two looks at memory that another core is about to write.
 inline void relax() noexcept {
 #if defined(__x86_64__)
   __builtin_ia32_pause();

@@ -58,7 +58,7 @@ int try_connect(int fd, const Address& to, Clock::time_point deadline) {
     ::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size);
     if (error != 0) return error;
   }
-  // Else the listener that comes later would find its port taken.
+  // A connection to itself would keep the port from the listener that comes later.
   if (is_connected_to_itself(fd)) return ECONNREFUSED;
   set_nonblocking(fd, false);
   return 0;
@@ -236,9 +236,10 @@ Error listen_error(const Address& at, int error) {
   return Error(Errc::refused, why);
 }
 
-/// With errno, where it cannot be. As long as nobody listens several may bind a port, and of those
-/// who then begin to listen at the same moment the kernel may refuse all. So who has bound it and
-/// may not listen tries again, at a moment of its own; who was too late can not bind it then.
+/// On failure empty, with errno. Until somebody listens, several sockets may bind a port, and if
+/// they begin to listen at the same moment the kernel may refuse all of them. So a socket that was
+/// bound and may not listen tries again after a random pause; one that is too late can then no
+/// longer bind.
 unique_fd try_listen_tcp(const Address& at, int backlog) {
   constexpr int tries_max = 10;
   std::minstd_rand random(static_cast<unsigned>(::getpid()) ^

@@ -20,8 +20,9 @@
 /// sentence that names the step (lookup, bind, connect) and the address.
 namespace dlaunch {
 
-/// On a network that loses many packets, the kernel's doubling pauses before it sends one again
-/// would outlast a lease: with this option (Linux 6.15, which headers may not know) they end here.
+/// A limit on the kernel's pauses before it sends a packet again (an option of Linux 6.15, which
+/// headers may not know). On a network that loses many packets the pauses double, and would outlast
+/// a lease.
 constexpr int tcp_rto_max_ms = 44;
 constexpr int resend_pause_ms_max = 1000;
 
@@ -46,8 +47,8 @@ Address unix_address(std::string_view name);
 /// Binds and listens at once; port 0 lets the kernel choose. SO_REUSEADDR is set, so a port in
 /// TIME_WAIT is free. Errc::refused on EADDRINUSE, naming the owner where /proc shows it.
 unique_fd listen_tcp(const Address& at, int backlog = 4096);
-/// As listen_tcp, for a caller who only asks whether it can be: empty where it cannot. Nobody's
-/// name is looked for, which takes tens of milliseconds.
+/// As listen_tcp, for a caller that expects failure: empty, with errno. It does not look for the
+/// port's owner, which takes tens of milliseconds.
 unique_fd try_listen_tcp(const Address& at, int backlog = 4096);
 unique_fd listen_unix(std::string_view name, int backlog = 4096);
 Address local_address(int fd);
@@ -91,7 +92,7 @@ std::optional<std::string> port_owner(std::uint16_t port);
 void set_nonblocking(int fd, bool on);
 /// Sets an option of TCP that not every kernel has, and that the caller can do without.
 void set_tcp_option(int fd, int name, int value) noexcept;
-/// For want of descriptors or memory, which may come back.
+/// Whether an error is a lack of descriptors or memory, which may pass.
 bool is_shortage(int error) noexcept;
 /// "Connection refused" and the like, thread-safe.
 std::string errno_text(int error);

@@ -80,7 +80,7 @@ class Crypto {
   /// HMAC-SHA256.
   virtual bool authenticate(KeyView key, BytesView message, std::span<std::byte, mac_bytes> out,
                             std::string& why) noexcept = 0;
-  /// In a time that does not depend on the bytes.
+  /// Compares in a time that does not depend on the bytes.
   virtual bool same(MacView one, MacView other) noexcept = 0;
 
   virtual std::unique_ptr<TlsChannel> connect(std::string_view job, KeyView key,

@@ -19,7 +19,7 @@ constexpr std::string_view base64_alphabet =
 
 constexpr const char* how_to_make_one = "; 'openssl rand -hex 32 > FILE; chmod 600 FILE' makes one";
 
-/// Bytes of a secret on its way: every way out wipes them.
+/// Bytes of a secret while it is read; they are wiped however the reading ends.
 struct WipedBytes {
   Bytes bytes;
   ~WipedBytes() { wipe(bytes); }
@@ -61,7 +61,7 @@ Bytes from_base64(std::string_view text) {
   Bytes out;
   out.reserve(text.size() / 4 * 3);
   std::uint32_t bits = 0;
-  int count = 0;  // Last bits that are in no byte yet.
+  int count = 0;  // Number of trailing bits that fill no byte yet.
   for (const char c : text.substr(0, text.find('='))) {
     bits = bits << 6 | static_cast<std::uint32_t>(base64_alphabet.find(c));
     count += 6;

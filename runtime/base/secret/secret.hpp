@@ -15,8 +15,8 @@ namespace dlaunch {
 void wipe(std::span<std::byte> secret) noexcept;
 void wipe(std::string& secret) noexcept;
 
-/// 32 secret bytes, wiped when it goes. It does not print and does not compare: who proves to know
-/// it does so by TLS or by an HMAC.
+/// 32 secret bytes, wiped when the key is destroyed. It has no output and no comparison: knowledge
+/// of it is proved by TLS or by an HMAC.
 class Key {
  public:
   static constexpr std::size_t size = key_bytes;
@@ -35,14 +35,14 @@ class Key {
 
 /// HKDF-SHA256 (RFC 5869, no salt) of a key for one purpose, which `info` names.
 Key derive_key(BytesView from, std::string_view info);
-/// The key that the ranks of this epoch prove to each other that they know. Epochs begin anew where
-/// a rendezvous has lost what it knew; `incarnation`, the use of the job's id, never comes twice.
+/// The key of this epoch, which its ranks prove to each other. Epoch numbers start again if a
+/// rendezvous has lost its memory, but `incarnation`, the use of the job's id, never repeats.
 Key derive_data_key(const Key& job_key, std::uint64_t incarnation, std::uint64_t epoch);
 
 /// HMAC-SHA256.
 using Mac = std::array<std::byte, mac_bytes>;
 Mac mac_of(const Key& key, BytesView message);
-/// In a time that does not depend on the bytes.
+/// Compares in a time that does not depend on the bytes.
 bool same_mac(const Mac& one, const Mac& other);
 
 /// The content of a secret file: the master key, from which each job's key is derived, or the key
@@ -66,7 +66,7 @@ class Secret {
   std::optional<std::string> only_job_;
 };
 
-/// "dlk1:<job>:<base64>", which Secret::parse reads: to give one job's key away, and not all.
+/// "dlk1:<job>:<base64>", which Secret::parse reads: gives away one job's key instead of all.
 std::string job_key_text(std::string_view job, const Key& key);
 
 /// A regular file that belongs to this user or root, and to which nobody else has access.

@@ -6,7 +6,8 @@
 #include <string>
 #include <vector>
 
-/// A secret that is being changed: both are known for a while, and the first is the one to use.
+/// A secret, or two while it is being changed: both are known for a while, and the first is the one
+/// to use.
 namespace dlaunch {
 
 constexpr std::size_t secrets_max = 2;

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string>
 
-/// What came from outside goes to logs and terminals, where a control character would begin a line
+/// Removes control characters from outside text, which in logs and on terminals could begin a line
 /// or steer the terminal.
 namespace dlaunch {
 
@@ -14,7 +14,7 @@ constexpr bool is_control(char c) {
   return byte < first_printable || byte == del;
 }
 
-/// With a question mark in the place of each.
+/// The text with each of them replaced by a question mark.
 inline std::string without_controls(std::string text) {
   std::ranges::replace_if(text, is_control, '?');
   return text;

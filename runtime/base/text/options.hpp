@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-/// The options of a program. A row says all there is to say of one; the command line, variables,
-/// the configuration file, --help and refusals go by the rows. Pure.
+/// The options of a program. A row describes one completely; the command line, variables, the
+/// configuration file, --help and refusals all follow from the rows. Pure.
 namespace dlaunch {
 
 /// Nothing is to be run: --help, --version, or a refusal. The text goes to stdout when the code is
@@ -125,7 +125,7 @@ enum class Origin {
   standard
 };
 
-/// An option's value, and where it was said.
+/// An option's value, and where it was given.
 struct Setting {
   std::string_view flag;  ///< "nproc-per-node".
   std::string value;      ///< As written.
@@ -141,16 +141,16 @@ struct Setting {
 /// Words of a command line that are no options.
 struct Operands {
   std::size_t most = 0;
-  bool end_options = false;  ///< What follows the first one is not looked at.
+  bool end_options = false;  ///< Words behind the first one are not read.
   bool foreign = false;      ///< Options that the table does not know count as such words.
 };
 
-/// What was said of a program's options: of each the strongest value.
+/// The given values of a program's options: the strongest of each.
 class GivenOptions {
  public:
   explicit GivenOptions(const OptionTable& table);
 
-  /// Keeps it unless something stronger was said; on the command line the last of equals counts.
+  /// Keeps a value unless a stronger one was given; on the command line the last of equals counts.
   void take(Setting setting);
   void replace(Setting setting) { settings_[table_->index_of(setting.flag)] = std::move(setting); }
   /// Another default than the table's.
@@ -163,14 +163,14 @@ class GivenOptions {
   std::optional<EarlyExit> take_file(const FileReader& read_file);
 
   const OptionTable& table() const { return *table_; }
-  /// The default where nothing was said.
+  /// The value, or the default if none was given.
   const Setting& of(std::string_view flag) const { return settings_[table_->index_of(flag)]; }
   bool has(std::string_view flag) const { return of(flag).origin != Origin::standard; }
   /// Every option's value in the table's order, without those that end at once.
   std::vector<Setting> settings() const;
   /// "--nnodes 2", "PET_NNODES=2", "job.toml:1: nnodes = 2"; "--nnodes" where nothing was said.
   std::string as_written(std::string_view flag) const { return as_written(of(flag)); }
-  /// Refuses what was said of an option; the exit code is that of its origin.
+  /// Refuses a given value; the exit code is that of its origin.
   EarlyExit refuse(std::string_view flag, std::string_view sentence) const {
     return refuse(of(flag), sentence);
   }

@@ -8,7 +8,8 @@
 #include <utility>
 #include <variant>
 
-/// What takes an option's text over into a field of the target: the last column of a table's rows.
+/// Functions that store an option's text in a field of the target: the last column of a table's
+/// rows.
 namespace dlaunch::take {
 
 /// Stores what was read, or hands the complaint on.
@@ -39,14 +40,14 @@ template <auto Member>
 constexpr auto flag = [](auto& target, std::string_view value) -> Taken {
   return store(read_flag(value), target.*Member);
 };
-/// What is not empty.
+/// Stores a text that is not empty.
 template <auto Member>
 constexpr auto text = [](auto& target, std::string_view value) -> Taken {
   if (value.empty()) return Complaint{"the value is empty"};
   target.*Member = std::string(value);
   return std::nullopt;
 };
-/// What may be empty.
+/// Stores a text that may be empty.
 template <auto Member>
 constexpr auto any_text = [](auto& target, std::string_view value) -> Taken {
   target.*Member = std::string(value);
@@ -64,12 +65,12 @@ template <auto Member, const auto& names>
 constexpr auto choice = [](auto& target, std::string_view value) -> Taken {
   return store_choice(value, names, target.*Member);
 };
-/// By a reader of its own.
+/// Stores a value read by a function of its own.
 template <auto Member, auto reader>
 constexpr auto by = [](auto& target, std::string_view value) -> Taken {
   return store(reader(value), target.*Member);
 };
-/// What is read by somebody else, or by nobody.
+/// Stores nothing: the value is read elsewhere, or not at all.
 constexpr auto nothing = [](auto&, std::string_view) -> Taken { return std::nullopt; };
 
 }  // namespace dlaunch::take

@@ -16,7 +16,7 @@
 /// reader says in a sentence what is wrong instead; the caller puts the name before it. Pure.
 namespace dlaunch {
 
-/// What is wrong with a value: "4x is not a whole number".
+/// The problem of a value: "4x is not a whole number".
 struct Complaint {
   std::string sentence;
 };
@@ -41,7 +41,7 @@ Read<EndpointAsked> read_endpoint(std::string_view text);
 /// The port at which nodes meet where none is given, torchrun's: a literal, since tables of options
 /// and examples contain it.
 #define DLAUNCH_MEETING_PORT "29400"
-/// Finds a text that can be no host's name and no address: "http://head", "head:1", "a b".
+/// Refuses a text that can be neither a host's name nor an address: "http://head", "head:1", "a b".
 std::optional<Complaint> check_host(std::string_view host);
 /// "localhost", "127.0.0.1", "::1": never reached from another host, whatever a resolver says.
 bool is_loopback_name(std::string_view host);

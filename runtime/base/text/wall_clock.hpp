@@ -5,7 +5,7 @@
 
 namespace dlaunch {
 
-/// For telling people when something happened; never for deadlines.
+/// The clock for telling people when something happened; never for deadlines.
 using WallClock = std::chrono::system_clock;
 
 /// "2026-11-20_12:45:10.123", `utc_offset` east of Greenwich.

@@ -12,7 +12,7 @@ void Barriers::arrive(store::KeyValues& values, store::Caller by, std::string_vi
   const auto own = std::find_if(out.begin() + begin, out.end(),
                                 [&](const store::Effect& effect) { return effect.to == by; });
   const auto* count = own == out.end() ? nullptr : std::get_if<store::Number>(&own->answer);
-  if (count == nullptr) return;  // Refused: the answer is there already.
+  if (count == nullptr) return;  // The arrival was refused, and answered.
   const auto arrived = count->value;
   out.erase(own);
 

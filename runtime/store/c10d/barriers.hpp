@@ -11,9 +11,9 @@
 
 namespace dlaunch::c10d {
 
-/// Knows who waits in which of PyTorch's barriers. Arrivals are anonymous and are counted under the
-/// barrier's own key, which stays visible and is never reset: a barrier's key is good for one use.
-/// One table goes with each c10d namespace. Pure; not thread-safe.
+/// The table of clients that wait in PyTorch's barriers, one for each c10d namespace. Arrivals are
+/// anonymous and are counted under the barrier's own key, which stays visible and is never reset: a
+/// barrier's key is good for one use. Pure; not thread-safe.
 class Barriers {
  public:
   /// Counts `by`'s arrival in `values`. Answered Done when the count has reached `world`, at once
@@ -21,15 +21,15 @@ class Barriers {
   /// waiters and those who wait for its key, are appended as well.
   void arrive(store::KeyValues& values, store::Caller by, std::string_view key, std::int64_t world,
               store::Effects& out);
-  /// Ends that wait without an answer; its arrival stays counted.
+  /// Ends a wait without an answer; its arrival stays counted.
   void cancel(store::Caller by, std::string_view key);
 
-  /// How many barriers are waited in.
+  /// The number of barriers with waiting clients.
   std::size_t size() const { return barriers_.size(); }
 
  private:
   using Place = std::pair<std::uint64_t, std::uint64_t>;  ///< Client and request.
-  using Waiters = std::map<Place, std::int64_t>;          ///< To the world they wait for.
+  using Waiters = std::map<Place, std::int64_t>;          ///< Each with the number it waits for.
   std::map<std::string, Waiters, std::less<>> barriers_;
 };
 

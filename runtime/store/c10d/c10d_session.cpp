@@ -14,13 +14,13 @@ namespace {
 using store::Caller;
 using store::Effect;
 
-/// Replies held behind a wait: more than any client has in flight.
+/// The limit of replies held behind a wait: more than any client has in flight.
 constexpr std::size_t held_bytes_max = 2 * value_bytes_max;
-/// A buffer that one large request has blown up is not kept for the life of the connection.
+/// A larger buffer is freed, not kept for the life of the connection.
 constexpr std::size_t kept_capacity_max = 64u << 10;
 /// Pending waits of one connection; PyTorch's clients have one at a time.
 constexpr std::size_t waits_max = 1024;
-/// Keys that they all wait for: eight times what one may.
+/// The most keys of all pending waits together: eight times those of one.
 constexpr std::size_t awaited_keys_max = 8 * keys_per_request_max;
 
 constexpr std::uint8_t ready = 0;
@@ -162,7 +162,7 @@ bool Session::feed(BytesView in, Clock::time_point now) try {
   }
   return true;
 } catch (...) {
-  shared_.effects.clear();  // They may point to what is not there.
+  shared_.effects.clear();  // They may point to memory that is gone.
   throw;
 }
 
@@ -183,7 +183,7 @@ std::optional<std::size_t> Session::consume(BytesView unread) {
     Request request;
     const auto decoded = decoder_->next(unread.subspan(consumed), request);
     if (decoded.status == Decoder::Status::invalid) {
-      // There is nothing to tell of a stranger that has not said anything of sense yet.
+      // A stranger that has not sent a valid request yet is not reported.
       if (next_request_ > 0) refuse(sentence_of(decoder_->objection()));
       return std::nullopt;
     }
@@ -201,8 +201,8 @@ void Session::refuse(const std::string& why) {
 }
 
 void Session::serve(const Request& request) {
-  // A client of dialect A that asks anew has given up its wait, and would take the answer for that
-  // of its new question.
+  // A client of dialect A that sends a new request has given up its wait, whose answer it would
+  // take for that of the new request.
   if (dialect_ == Dialect::a) drop_waits();
   const auto by = caller(client_, next_request_++, request.op);
   auto& values = shared_.values;
@@ -286,7 +286,7 @@ void Session::multi_get(Caller by, const Request& request) {
     answering_ = Answering{{request.keys.begin(), request.keys.end()}, 0};
     return answer_more();
   }
-  // Behind a wait it has to be kept whole.
+  // Behind a wait the answer has to be kept whole.
   auto& effects = shared_.effects;
   shared_.values.multi_get(by, request.keys, effects);
   const auto* found = std::get_if<store::FoundMany>(&effects.back().answer);
@@ -295,7 +295,7 @@ void Session::multi_get(Caller by, const Request& request) {
   refuse(too_much_held());
 }
 
-/// One value at least: whoever calls has seen that there is room.
+/// Sends one value at least: the caller has seen that there is room.
 void Session::answer_more() {
   auto& effects = shared_.effects;
   do {
@@ -307,7 +307,7 @@ void Session::answer_more() {
   } while (!out_.congested());
 }
 
-/// Most requests have one answer, and it goes to who asked: no look-up for that.
+/// Most requests have one answer, which goes to their own client: that needs no look-up.
 void Session::deliver() {
   auto& effects = shared_.effects;
   if (effects.size() == 1 && effects.front().to.client == client_) {
@@ -375,7 +375,7 @@ void Session::drop_waits() {
   waits_.clear();
 }
 
-/// Answered 1 whether or not there was a wait; the client tells by what came before.
+/// The answer is 1 whether or not there was a wait; the client knows from the replies before.
 void Session::cancel_waits() {
   auto& out = out_.buffer();
   for (auto& each : waits_) {

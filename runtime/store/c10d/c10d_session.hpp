@@ -29,7 +29,7 @@ class Namespace : public store::Namespace {
   std::vector<Waiting> waiting();
 
   Barriers barriers;
-  /// Hears why a client's connection is closed, which the protocol has no way to tell it. Must not
+  /// Hears why a client's connection is closed, which the protocol cannot tell the client. Must not
   /// call the namespace.
   std::function<void(std::uint64_t client, const std::string& why)> hear_refusal;
 
@@ -57,10 +57,10 @@ class Session final : public store::Session {
   std::optional<Waiting> waiting() const;
 
  private:
-  /// What is told of a wait.
+  /// The description of a wait.
   struct Story {
-    std::vector<std::string> keys = {};  ///< At most told_keys_max.
-    std::int64_t world = 0;              ///< Of a barrier.
+    std::vector<std::string> keys = {};  ///< Its first told_keys_max keys.
+    std::int64_t world = 0;              ///< The number a barrier waits for.
     Clock::time_point since{};
   };
   /// A wait that has no answer yet, and the replies that must not overtake it.
@@ -72,9 +72,9 @@ class Session final : public store::Session {
     Bytes after;
     Story story;
   };
-  /// A multi_get that is answered value by value, as the client takes them: in one piece the answer
-  /// may be a hundred thousand times as large as its request. Each value is the one that the key
-  /// has when its turn comes.
+  /// A multi_get that is answered value by value, as the client takes them: as a whole the answer
+  /// may be a hundred thousand times as large as its request. A key's value is read when its turn
+  /// comes.
   struct Answering {
     std::vector<std::string> keys;
     std::size_t next = 0;
@@ -97,7 +97,7 @@ class Session final : public store::Session {
   void drop_waits();
   void cancel_waits();
   void reply(Op op, const store::Answer& answer, Bytes& out);
-  /// The place of the next reply: the outbox, or behind the last pending wait.
+  /// The place of the next reply: the outbox, or the queue behind the last pending wait.
   Bytes& replies() { return waits_.empty() ? out_.buffer() : waits_.back().after; }
 
   std::uint64_t client_;
@@ -110,11 +110,11 @@ class Session final : public store::Session {
   std::vector<Wait> waits_;  ///< In the order of the requests.
   /// The last wait that was given up. PyTorch gives up and asks again, to look at other things.
   Story given_up_;
-  Clock::time_point now_{};  ///< That of the last feed.
+  Clock::time_point now_{};  ///< The time of the last feed.
   std::optional<Answering> answering_;
   Bytes kept_;          ///< The rest of the last feed: an incomplete request, or
                         ///< all that came after the outbox was congested.
-  BytesView expected_;  ///< Belongs to the compare_set that is being served.
+  BytesView expected_;  ///< The expected value of the compare_set that is being served.
 };
 
 }  // namespace dlaunch::c10d

@@ -9,7 +9,7 @@ namespace dlaunch::c10d {
 
 namespace {
 
-/// Vectors that one large request has blown up are not kept for the life of the connection.
+/// Larger vectors are freed, not kept for the life of the connection.
 constexpr std::size_t texts_kept = 1024;
 
 Decoder::Result incomplete(std::size_t needed) { return {Decoder::Status::incomplete, needed}; }
@@ -122,7 +122,7 @@ Decoder::Result Decoder::object(Objection::To to, std::uint64_t size) {
   return invalid;
 }
 
-/// A value is that of the last key that was read, or of the first where it is no list.
+/// A value belongs to the last key that was read, or, outside of lists, to the first.
 Decoder::Result Decoder::read_text(BytesView unread, bool is_value) {
   std::uint64_t size = 0;
   const auto result = read_number(unread, size);

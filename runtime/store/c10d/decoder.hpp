@@ -72,9 +72,9 @@ struct Request {
   std::span<const BytesView> values;  ///< multi_set: one for each of `keys`.
 };
 
-/// Decodes one connection's requests, however they are fragmented: what was looked at once is not
-/// looked at again, so a request that comes in single bytes costs no more than its size. Nothing is
-/// allocated by a length or a count that the peer claims. Not thread-safe.
+/// Decodes one connection's requests, however they are fragmented. Bytes are looked at only once,
+/// so a request that comes in single bytes costs no more than its size. Nothing is allocated for a
+/// length or a count that the peer merely claims. Not thread-safe.
 class Decoder {
  public:
   explicit Decoder(Dialect dialect) : dialect_(dialect) {}
@@ -101,8 +101,8 @@ class Decoder {
   /// After `invalid`.
   const Objection& objection() const { return objection_; }
 
-  /// `unread` begins where the last complete request ended, and after `incomplete` with the same
-  /// bytes again, in whatever place, and more behind them.
+  /// `unread` begins where the last complete request ended. After `incomplete` it begins with the
+  /// same bytes again, at any address, with more behind them.
   Result next(BytesView unread, Request& request);
 
  private:

@@ -9,7 +9,7 @@
 #include <utility>
 #include <variant>
 
-/// What is told of clients that wait.
+/// Descriptions of clients that wait.
 namespace dlaunch::c10d {
 
 /// A wait for the same keys as before goes on.

@@ -10,7 +10,7 @@
 
 namespace dlaunch::c10d {
 
-/// What a client of PyTorch's store waits for, for those who look into a job that hangs. A value.
+/// The wait of a client of PyTorch's store, for people who look into a job that hangs. A value.
 struct Waiting {
   /// A barrier of the store's own, not one that PyTorch makes of keys.
   struct Barrier {
@@ -22,11 +22,11 @@ struct Waiting {
   std::vector<std::string> keys = {};  ///< The first of those that nobody has set; a barrier's own.
   std::size_t more = 0;                ///< How many keys were not looked at.
   Clock::time_point since{};           ///< When it first asked for these keys.
-  std::optional<Barrier> barrier = {};  ///< Where it is one.
+  std::optional<Barrier> barrier = {};  ///< Set if it is a barrier's wait.
   bool operator==(const Waiting&) const = default;
 };
 
-/// So many of the keys of one wait are told.
+/// The most keys of one wait that are listed.
 constexpr std::size_t told_keys_max = 16;
 
 }  // namespace dlaunch::c10d

@@ -2,7 +2,7 @@
 
 #include <dlaunch/store.hpp>
 
-/// What takes several requests of a store that has six calls, and one of ours.
+/// Functions that take several requests to a store with six calls, and one to ours.
 namespace dlaunch {
 namespace {
 
@@ -55,8 +55,8 @@ void barrier(Store& store, std::string_view name, int contributor, int count,
   static_cast<void>(all_gather(store, name, contributor, count, {}, deadline));
 }
 
-/// Each turn has keys of its own. A rank that is done with a turn knows that all have begun it, so
-/// all are done with the one before: its key can go.
+/// Each round has keys of its own. A rank that has finished a round knows that all have begun it,
+/// so all have finished the round before, whose key can go.
 std::vector<Bytes> all_gather(Store& store, std::string_view name, int contributor, int count,
                               BytesView blob, Clock::time_point deadline) {
   if (auto* const ours = whole(store)) {

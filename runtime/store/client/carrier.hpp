@@ -32,7 +32,7 @@ class Carrier {
   virtual const std::string& peer() const = 0;
   /// How long a call without a deadline waits.
   virtual Clock::duration patience() const = 0;
-  /// Whether what answers goes on without this process, so that a lease means something.
+  /// Whether the other end goes on without this process, so that a lease means something.
   virtual bool outlives_us() const = 0;
 };
 

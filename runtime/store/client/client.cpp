@@ -17,7 +17,7 @@ void Client::tell(wire::Type type, BytesView payload) noexcept {
   try {
     link_.tell(type, payload);
   } catch (const std::exception&) {
-    // The connection is gone, which the next call reports; a message without answer has no other.
+    // The connection is gone, which the next call reports: a message without an answer cannot.
   }
 }
 

@@ -16,17 +16,18 @@ class Link;
 
 /// Speaks the native protocol over one connection; no thread of its own. Any thread may call; a
 /// waiting caller reads for all of them (leader and followers). If `reconnect` is given, a broken
-/// connection is opened again and unanswered requests are repeated under the same session. Says
-/// goodbye when it is destroyed.
+/// connection is opened again and unanswered requests are repeated under the same session. The
+/// destructor says goodbye.
 class Client final : public JobStore {
  public:
   struct Options {
     wire::Hello hello;
-    Clock::duration timeout = std::chrono::seconds(60);  ///< For calls that take no deadline.
+    /// The timeout of calls that take no deadline.
+    Clock::duration timeout = std::chrono::seconds(60);
     std::function<unique_fd(Clock::time_point deadline)> reconnect;
     /// The key of hello.job: the connection goes through TLS, and the server has to know it, too.
     std::optional<Key> key;
-    Notice notice;                        ///< To whoever waits for the server's first word.
+    Notice notice;                        ///< Shown while the server's first word is awaited.
     std::string peer_name = "the store";  ///< For messages: "the agent", "rank 0's store at h:p".
   };
   /// Called for every frame that nobody asked for, by whichever thread reads it, even before the

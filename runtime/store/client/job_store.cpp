@@ -14,8 +14,8 @@ namespace {
 
 using store::Carrier;
 
-/// The server answers by the deadline and names who is missing; only if it is silent do we give up
-/// by ourselves, this much later.
+/// The server answers by the deadline and names who is missing. If it is silent, we give up by
+/// ourselves, this much later.
 constexpr auto answer_grace = std::chrono::seconds(1);
 /// A lease is renewed this often within its length.
 constexpr int renewals_per_lease = 3;
@@ -74,7 +74,7 @@ Error failed(const wire::Failed& failure, const std::string& what, const std::st
     return Error(Errc::timeout,
                  what + ": timed out after " + seconds_text(waited) + ", " + failure.sentence);
   }
-  // That a rank or the store is lost is nobody's refusal.
+  // The loss of a rank or of the store is not a refusal.
   const std::string who = failure.code == Errc::peer_lost ? "" : "refused by " + peer + ": ";
   return Error(failure.code, what + ": " + who + failure.sentence);
 }
@@ -84,7 +84,7 @@ Error failed(const wire::Failed& failure, const std::string& what, const std::st
 struct JobStore::State {
   explicit State(std::unique_ptr<Carrier> way) : carrier(std::move(way)) {}
 
-  /// The answer; throws what the request was refused with.
+  /// Waits for the answer; throws the error with which the request was refused.
   template <class Message>
   Carrier::Reply call(const Message& message, Clock::time_point deadline, const std::string& what) {
     const Bytes payload = wire::payload_of(message);
@@ -127,7 +127,7 @@ struct JobStore::State {
     ++rounds[{std::string(name), contributor}];
   }
 
-  /// Renews all leases of the session, from a thread that begins with the first of them.
+  /// Renews all leases of the session, on a thread that is started with the first lease.
   void keep_renewing(Clock::duration lease) {
     const std::lock_guard begin(mutex);
     renew_every = std::min(renew_every, lease / renewals_per_lease);
@@ -145,7 +145,8 @@ struct JobStore::State {
         try {
           call(wire::Renew{}, Clock::now() + every, "renewing leases");
         } catch (const std::exception&) {
-          // The next user of the store learns of it; here the next round is the only remedy.
+          // The next user of the store learns of the failure; this thread can only try again in the
+          // next round.
         }
         held.lock();
       }

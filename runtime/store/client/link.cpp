@@ -91,7 +91,7 @@ Link::Reply Link::call(wire::Type type, BytesView payload, Clock::time_point dea
         wake.notify_one();
       },
       start);
-  // However this call ends, nobody may write into it afterwards.
+  // However this call ends, nobody may write into its result afterwards.
   struct Ended {
     Link& link;
     std::uint64_t request;
@@ -162,7 +162,7 @@ Link::Leading::~Leading() {
   link_.hand_over();
 }
 
-/// Somebody has to read, unless nobody waits.
+/// Makes another waiting thread the leader, if there is one.
 void Link::hand_over() {
   if (!leading_ && !followers_.empty()) followers_.front()->notify_one();
 }
@@ -190,13 +190,13 @@ bool Link::wait_until(Lock& lock, std::condition_variable& wake, Clock::time_poi
       wake.wait_until(lock, deadline);
     }
     followers_.erase(place);
-    // The wake-up may have been an offer to lead: whoever leaves now passes it on.
+    // The wake-up may have been an offer to lead: a thread that leaves now passes it on.
     if (ready() || failure_ || Clock::now() >= deadline) hand_over();
   }
   return true;
 }
 
-/// Waits for something to read, reads it, and answers whoever it is for.
+/// Waits for something to read, reads it, and hands answers to the callers that wait for them.
 void Link::lead(Lock& lock, Clock::time_point deadline) {
   const Leading leading(*this);
   if (!session_.broken()) {

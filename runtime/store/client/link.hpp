@@ -18,9 +18,9 @@
 
 namespace dlaunch::store {
 
-/// The layer below the client's operations: a ClientSession's socket, and nobody but the callers to
-/// read it. The first to wait reads for all (the leader); when it has its answer, another takes
-/// over. Any thread may call.
+/// The layer below the client's operations: a ClientSession's socket, which only the callers read.
+/// The first to wait reads for all (the leader); when it has its answer, another takes over. Any
+/// thread may call.
 class Link final : public Carrier {
  public:
   Link(unique_fd connected, Client::Options options, Client::OnPush on_push,
@@ -97,7 +97,7 @@ class Link final : public Carrier {
   std::map<std::uint64_t, Subscription> subscriptions_;
   std::list<std::condition_variable*> followers_;
   bool leading_ = false;
-  std::optional<Error> failure_;  ///< Sticks: nothing works after it.
+  std::optional<Error> failure_;  ///< The final error: nothing works after it.
 };
 
 }  // namespace dlaunch::store

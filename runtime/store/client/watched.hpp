@@ -8,10 +8,10 @@
 
 namespace dlaunch::store {
 
-/// A watched key as its watcher knows it: the changes it heard of and was not asked for yet, and
-/// what the value was last. Behind every watch it sends, the first and each after a reconnect, the
-/// client asks for the present value: where that is not the last one, changes were missed, and
-/// their outcome is told as one. Pure; not thread-safe.
+/// A watched key as its watcher knows it: the changes that have come and were not taken yet, and
+/// the last known value. Behind every watch, the first and each after a reconnect, the client asks
+/// for the present value. If that differs from the last one, changes were missed, and their outcome
+/// counts as one. Pure; not thread-safe.
 class Watched {
  public:
   /// Changes that nobody has asked for; beyond, the oldest are dropped.
@@ -30,7 +30,8 @@ class Watched {
 
  private:
   std::string key_;
-  bool known_ = false;         ///< `last_` is what it was; before the first answer nothing is.
+  /// Whether `last_` is known, which it is not before the first answer.
+  bool known_ = false;
   std::optional<Bytes> last_;  ///< nullopt: no such key.
   std::deque<KeyChange> changes_;
 };

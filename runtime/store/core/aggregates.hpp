@@ -16,9 +16,9 @@
 
 namespace dlaunch::store {
 
-/// The rounds of all barriers, or of all all_gathers, of a namespace: who has arrived, and what
-/// came of the round before. Each name has one open round; the one before it is remembered, so that
-/// a client that missed the answer may ask again. Pure.
+/// The rounds of all barriers, or of all all_gathers, of a namespace: the arrivals, and the outcome
+/// of the previous round. Each name has one open round; the previous one is remembered, so that a
+/// client that missed the answer may ask again. Pure.
 class Aggregates {
  public:
   struct Contribution {

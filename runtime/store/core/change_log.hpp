@@ -9,19 +9,19 @@
 
 namespace dlaunch::store {
 
-/// A round of a barrier or an all_gather that is complete, whose answer some may not have yet.
+/// A complete round of a barrier or an all_gather, whose answer may not have reached all.
 struct CompleteRound {
   bool gathers = false;  ///< An all_gather; else a barrier.
   std::string_view name;
   std::uint64_t round = 0;
-  std::shared_ptr<const Bytes> block;  ///< What was gathered; null for nothing.
-  std::string_view too_big;            ///< Why that cannot be had.
+  std::shared_ptr<const Bytes> block;  ///< The gathered blobs; null for nothing.
+  std::string_view too_big;            ///< Why they cannot be had.
 };
 
-/// Hears of every change of a namespace's keys, queues and rounds, in the order in which they are
-/// made and before any of them is answered. What it hears, told to an empty namespace by the
-/// restore calls of KeyValues, makes the same again. Waits, watches and open rounds are not part of
-/// it: clients ask for them again. Views are borrowed for the call.
+/// Hears of every change of a namespace's keys, queues and rounds, in their order and before any of
+/// them is answered. Replayed into an empty namespace by the restore calls of KeyValues, the
+/// changes make the same contents again. Waits, watches and open rounds are not part of it: clients
+/// ask for them again. Views are borrowed for the call.
 class ChangeLog {
  public:
   virtual ~ChangeLog() = default;

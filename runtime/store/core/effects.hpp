@@ -68,8 +68,8 @@ struct Changed {
   std::optional<BytesView> before, after;
   std::shared_ptr<const Bytes> block = nullptr;  ///< As of Found: what it is after.
 };
-/// A deadline passed: the first of the keys, or of the contributors of a barrier, that never came,
-/// and how many there are in all. There is something to tell of so many only.
+/// A deadline passed. Has the first of the keys, or of a barrier's contributors, that never came,
+/// and how many there are in all.
 struct TimedOut {
   static constexpr std::size_t named_max = 9;
   std::vector<std::string> keys;

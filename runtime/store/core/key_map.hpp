@@ -11,8 +11,8 @@
 
 namespace dlaunch::store {
 
-/// Keys and what they hold: found by name at the cost of a hash, and walked in order from any name
-/// on. What an iterator points to stays where it is until it is erased.
+/// Keys and their values, found by name at the cost of a hash, and walked in order from any name
+/// on. An item stays in place until it is erased.
 template <class T>
 class KeyMap {
   using Ordered = std::map<std::string, T, std::less<>>;

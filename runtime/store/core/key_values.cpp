@@ -15,11 +15,11 @@ namespace {
 
 using Channel = Waits::Channel;
 
-/// What a key and an entry of a queue take besides their bytes.
+/// The bytes that a key, and an entry of a queue, take besides their contents.
 constexpr std::size_t key_overhead = 192;
 constexpr std::size_t queued_overhead = 48;
-/// A namespace that holds more than such a part of the common memory leaves the last such part to
-/// the others, so that one alone cannot fill it.
+/// A part of the common memory: a namespace that holds more than one such part leaves the last one
+/// to the others, so that it cannot fill the memory alone.
 constexpr std::size_t reserved_part = 8;
 
 /// Overwrites in place; gives memory back when the value has shrunk a lot.
@@ -269,8 +269,8 @@ void KeyValues::multi_set(Caller by, std::span<const std::string_view> keys,
     return refuse(out, by, why);
   }
   answer(out, by, Done{});
-  // If a key is named twice, the last value counts, and nobody sees the others: an effect of the
-  // first would point to memory that the second overwrites.
+  // If a key is named twice, only the last value counts: an effect of the first would point to
+  // memory that the second overwrites.
   std::unordered_set<std::string_view> later;
   std::vector<std::size_t> order;
   order.reserve(keys.size());

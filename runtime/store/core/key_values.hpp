@@ -25,14 +25,14 @@ struct Limits {
   std::size_t total_bytes = std::size_t{4} << 30;
   std::size_t waits_per_client = 4096;
   std::size_t leases_per_owner = 16u << 10;
-  /// What one list or one page of a list may name.
+  /// The most keys in one list, or one page of a list.
   std::size_t listed_keys = 4096;
   std::size_t listed_bytes = 256u << 10;
   std::size_t gathered_bytes = 15u << 20;  ///< The limit of what one all_gather may hand out.
   int contributors = 1 << 20;
   Clock::duration lease_min = std::chrono::milliseconds(100);
   Clock::duration lease_max = std::chrono::hours(1);
-  std::shared_ptr<MemoryBudget> memory;  ///< Shared with others; null: nobody counts.
+  std::shared_ptr<MemoryBudget> memory;  ///< Shared with others; null: nothing is counted.
 };
 
 class ChangeLog;
@@ -117,14 +117,14 @@ class KeyValues {
   void disconnect(std::uint64_t client);
   /// As disconnect, but each wait and watch is answered: refused with Errc::aborted and `why`.
   void dismiss(std::uint64_t client, std::string_view why, Effects& out);
-  /// Answers what has expired by `now`, and waits that are to be looked at; where that is much, a
-  /// part of it, and next_deadline() is at once.
+  /// Answers requests that have expired by `now`, and goes on with long waits. If that is much, it
+  /// does a part, and next_deadline() is then at once.
   void tick(Clock::time_point now, Effects& out);
   /// When tick is next needed.
   std::optional<Clock::time_point> next_deadline() const;
 
-  /// Gives back the memory of so many keys, and says whether there are more: for one that nobody
-  /// uses any more, and that is too big to be destroyed at once.
+  /// Frees the memory of so many keys, and says whether there are more. For a namespace that nobody
+  /// uses any more and that is too big to be destroyed at once.
   bool dissolve(std::size_t keys);
   /// Has the memory budget count what is held now. To be called after each of the other calls.
   void settle();
@@ -146,9 +146,9 @@ class KeyValues {
   std::unique_ptr<State> state_;
 };
 
-// ---- What a namespace is asked: a message each, and its line in the table. ----
+// ---- The requests to a namespace: a message each, and its line in the table. ----
 
-/// What it takes to carry a request out.
+/// The context in which a request is carried out.
 struct Asked {
   KeyValues& values;
   Caller by;
@@ -386,8 +386,8 @@ struct Renew {
     a.out.push_back({a.by, Done{}});
   }
 };
-/// Those of these keys that this session still leases go at once: who held them for the session's
-/// owner is gone.
+/// Erases at once the keys among these that this session still leases: their holder, for whom the
+/// session leased them, is gone.
 struct EndLeases {
   static constexpr wire::Type type{38};
   std::vector<std::string_view> keys;
@@ -396,7 +396,7 @@ struct EndLeases {
   void carry_out(const Asked& a) const { a.values.end_leases(a.by, keys, a.session, a.out); }
 };
 
-/// All of them: another one is a line here. Whether a request may be repeated or cancelled follows
+/// All requests; a new one is a line here. Whether a request may be repeated or cancelled follows
 /// from its line.
 using Requests =
     OperationTable<Operation<Set, changes>, Operation<SetLeased, changes>, Operation<Get>,

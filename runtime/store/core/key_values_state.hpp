@@ -52,8 +52,9 @@ struct KeyValues::State {
   std::deque<Waits::Id> woken;
   std::size_t queued = 0;  ///< Entries of all queues.
   MemoryCharge charge{limits.memory};
-  std::size_t bytes = 0;   ///< Keys, values and queues; the aggregates count their own.
-  std::deque<Bytes> kept;  ///< Bytes that are gone but shown by the effects of the current call.
+  std::size_t bytes = 0;  ///< Keys, values and queues; the aggregates count their own.
+  /// Bytes that are erased but still shown by the effects of the current call.
+  std::deque<Bytes> kept;
 
   /// A copy that lives as long as the effects of the current call.
   std::string_view keep(std::string_view name) {
@@ -66,9 +67,9 @@ struct KeyValues::State {
   std::size_t total_bytes() const {
     return bytes + barriers.bytes() + gathers.bytes() + waits.bytes() + losses.bytes();
   }
-  /// What all this takes in memory, about: a short key takes more than its bytes.
+  /// About how much memory all of it takes: a short key takes more than its bytes.
   std::size_t held_bytes() const;
-  /// Why `limits.memory` has no room here for so many bytes more; empty if it has.
+  /// Why `limits.memory` has no room for so many more bytes; empty if it has.
   std::string memory_objection(std::size_t more) const;
 
   /// Why `key`, found or not found at `at`, cannot hold so many bytes; empty if it can.
@@ -81,7 +82,8 @@ struct KeyValues::State {
 
   /// Stores without an answer and without a check of limits; `at` is where `key` was looked up.
   Entry& put(Map::iterator at, std::string_view key, BytesView value, Effects& out);
-  /// After a value was replaced or created: `before` is what watchers saw last.
+  /// To be called after a value was replaced or created; `before` is the value that watchers saw
+  /// last.
   void changed(Map::iterator entry, bool created, std::optional<BytesView> before, Effects& out);
   /// One block for so many readers of this value; null where each is to have a copy.
   std::shared_ptr<const Bytes> block_for(std::size_t readers, const Bytes& value) const;
@@ -89,8 +91,8 @@ struct KeyValues::State {
   bool remove(std::string_view key, Effects& out);
   void wake(std::string_view key, const Entry& entry, Effects& out);
   void one_of_keys_came(Waits::Id id, Effects& out);
-  /// Looks at so many names of the wait, and answers it where all have been there, or has it listen
-  /// to the first that is absent. Returns how many it has looked at.
+  /// Looks at so many names of the wait. Answers it if all exist, or makes it listen to the first
+  /// absent one. Returns how many names it has looked at.
   std::size_t look_at(Waits::Id id, std::size_t names, Effects& out);
   void aggregate(PendingWait::Kind kind, Caller by, const Aggregates::Contribution& what,
                  Clock::time_point deadline, Effects& out);

@@ -14,8 +14,9 @@ namespace {
 using Channel = Waits::Channel;
 using Kind = PendingWait::Kind;
 
-/// A wait for more keys than this is not looked at within the request that sets one of them, and
-/// neither a tick nor a request looks at more than so many before the others have their turn.
+/// A wait for more keys than the first number is not examined within the request that sets one of
+/// them. A tick or a request examines the second number of names at most before others have their
+/// turn.
 constexpr std::size_t names_at_once = 64;
 constexpr std::size_t names_per_tick = 2048;
 
@@ -63,8 +64,8 @@ void KeyValues::State::one_of_keys_came(Waits::Id id, Effects& out) {
   if (!std::exchange(wait.woken, true)) woken.push_back(id);
 }
 
-/// Once around, from the one that it listened to: those that came earlier may have been erased
-/// since.
+/// Goes once around the names, from the one that it listened to: earlier ones may have been erased
+/// meanwhile.
 std::size_t KeyValues::State::look_at(Waits::Id id, std::size_t names, Effects& out) {
   PendingWait& wait = *waits.find(id);
   if (wait.looked == 0) wait.next = wait.at;
@@ -95,7 +96,7 @@ void KeyValues::wait(Caller by, std::span<const std::string_view> keys, Clock::t
   if (missing == first.end() && first.size() == keys.size()) return answer(out, by, Done{});
   PendingWait wait{Kind::keys, by, NameList(keys), 0, deadline};
   if (missing == first.end()) {
-    wait.woken = true;  // The rest is looked at as that of a wait of which a key has come.
+    wait.woken = true;  // The rest is examined like that of a wait whose key has come.
   } else {
     for (auto key = first.begin(); key != missing; ++key) wait.at = wait.names.next(wait.at);
   }
@@ -358,7 +359,8 @@ std::size_t KeyValues::State::time_out(Waits::Id id, std::size_t most, Effects& 
   switch (wait.kind) {
     case Kind::keys:
       late = wait.late;
-      if (late.missing == 0 && names.count() > 1) {  // The last came while they were counted.
+      // The last key came while the missing ones were counted.
+      if (late.missing == 0 && names.count() > 1) {
         answer(out, wait.by, Done{});
         return looked;
       }

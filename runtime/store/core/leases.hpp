@@ -15,7 +15,7 @@
 
 namespace dlaunch::store {
 
-/// Which owner holds which keys, and when each is lost unless the owner is heard of. Pure.
+/// The keys that each owner holds, and when each is lost unless the owner is heard of. Pure.
 class Leases {
  public:
   /// `owner` was heard of at `now` and holds `key` from now on.

@@ -11,14 +11,14 @@ enum class Type : std::uint16_t;
 
 }  // namespace dlaunch::wire
 
-/// What a table of operations is made of.
+/// The elements of a table of operations.
 namespace dlaunch::store::request {
 
-/// What is particular about an operation.
+/// The traits of an operation.
 enum : unsigned {
   plain = 0,
-  changes = 1,  ///< Repeated it would change something a second time, so the answer is remembered.
-  waits = 2,    ///< It is answered late, and changes nothing when its waiter goes.
+  changes = 1,  ///< A repetition would change something a second time, so the answer is remembered.
+  waits = 2,    ///< It may be answered late, and changes nothing if its waiter goes.
 };
 
 template <class M, unsigned Traits = plain>
@@ -44,7 +44,7 @@ struct OperationTable {
 
 // ---- A message's fields, in the order in which they are written. ----
 
-/// References to fields, and by value what stands for several.
+/// Holds references to fields, and values that stand for several.
 template <class... Fields>
 std::tuple<Fields...> in_order(Fields&&... fields) {
   return {std::forward<Fields>(fields)...};

@@ -17,22 +17,22 @@
 /// an outbox of its own.
 namespace dlaunch::store {
 
-/// A session writes here. Nothing blocks: the server sends after each batch and drops a peer that
-/// does not read. Valid as long as the session.
+/// The place where a session writes. Nothing blocks: the server sends after each batch and drops a
+/// peer that does not read. It lives as long as the session.
 class Outbox {
  public:
   virtual ~Outbox() = default;
-  /// To append to, at once: valid until the next call of anything here.
+  /// A buffer to append to at once; valid until the next call of any function here.
   virtual Bytes& buffer() = 0;
   /// A block that many connections send, after what was appended before.
   virtual void share(std::shared_ptr<const Bytes> block) = 0;
   /// Bytes written so far are still sent, then the connection ends. More bytes are not fed.
   virtual void close() = 0;
-  /// So much is queued, or so much time spent, that a session shall take up no further request now:
-  /// it keeps what it was fed and is fed again, with nothing new, when the peer has read some, or
-  /// when the others had their turn.
+  /// Whether so much is queued, or so much time spent, that a session should take up no further
+  /// request now. It keeps its input, and is fed again with nothing new when the peer has read
+  /// some, or the others have had their turn.
   virtual bool congested() const = 0;
-  /// What was appended last is not whole: the connection ends, and nothing more is sent.
+  /// The last appended data is incomplete: the connection ends, and nothing more is sent.
   virtual void fail() noexcept = 0;
 };
 
@@ -40,15 +40,15 @@ class Outbox {
 class Session {
  public:
   virtual ~Session() = default;
-  /// Everything that has arrived since the last call; what is incomplete the session keeps, and
-  /// what is left when the outbox is congested. False: no such protocol; the connection is closed
-  /// at once and counted as garbage.
+  /// Takes everything that has arrived since the last call. The session keeps an incomplete
+  /// request, and whatever is left when the outbox is congested. False: the bytes are not of this
+  /// protocol; the connection is closed at once and counted as garbage.
   virtual bool feed(BytesView in, Clock::time_point now) = 0;
   /// The answer to one of this session's requests, at once or much later.
   virtual void answer(const Effect& effect) = 0;
-  /// An answer could not be made, for want of memory: the session is at an end.
+  /// An answer could not be made for lack of memory: the session is at an end.
   virtual void fail() noexcept = 0;
-  /// What it keeps of what it was fed, in bytes.
+  /// The bytes of its input that it keeps.
   virtual std::size_t unread_bytes() const = 0;
 };
 
@@ -83,8 +83,8 @@ class Namespace {
     return found;
   }
 
-  /// Hands every effect to the session it is for. Those for who has gone are dropped, and a session
-  /// whose answer cannot be made ends alone.
+  /// Hands every effect to its session. Effects for clients that are gone are dropped, and a
+  /// session whose answer cannot be made ends alone.
   void deliver() {
     for (const Effect& effect : effects) {
       const auto session = sessions_.find(effect.to.client);

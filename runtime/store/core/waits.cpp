@@ -5,7 +5,7 @@
 namespace dlaunch::store {
 namespace {
 
-/// The tables in which a wait stands take about so much for each.
+/// About how many bytes the tables take for each wait.
 constexpr std::size_t table_bytes = 320;
 
 }  // namespace

@@ -57,27 +57,25 @@ struct PendingWait {
   enum class Kind : std::uint8_t { keys, value, pop, watch, barrier, gather };
   Kind kind{};
   Caller by;
-  NameList names;  ///< The keys; the queue; the aggregate.
-  std::size_t at =
-      0;  ///< The place of the name that it listens to. Kind::keys: one that is absent.
+  NameList names;      ///< The keys; the queue; the aggregate.
+  std::size_t at = 0;  ///< Place of the name it listens to; for Kind::keys an absent one.
   Clock::time_point deadline = Clock::time_point::max();
-  bool woken =
-      false;  ///< Kind::keys: that name has come, and the others are still to be looked at.
-  /// Kind::keys: while they are looked at, a part at a time, the place of the next one, and how
-  /// many were seen to exist one after the other.
+  bool woken = false;  ///< Kind::keys: that name has come, and the others are still to be examined.
+  /// Kind::keys: while they are examined, a part at a time: the place of the next one, and how many
+  /// in a row exist.
   std::size_t next = 0, looked = 0;
-  /// Kind::keys, beyond the deadline: the place of the next name to look at, and what was seen to
-  /// be missing before it.
+  /// Kind::keys, after the deadline: the place of the next name to examine, and the missing ones
+  /// before it.
   std::size_t late_next = 0;
   TimedOut late = {};
 
-  /// What it takes to remember it, about.
+  /// About how many bytes it takes.
   std::size_t bytes() const;
 };
 
-/// All waits: by whom, for what, until when; found by name, by caller and by deadline, none of it
-/// linear in the number of waits, nor in that of the names of one: a wait for many keys listens to
-/// one that is absent at a time. Ids grow, so that the first to come is served first.
+/// All waits, with callers, names and deadlines; found by each of these. No look-up is linear in
+/// the number of waits, or of the names of one, since a wait for many keys listens to one absent
+/// key at a time. Ids grow, so that the first to come is served first.
 class Waits {
  public:
   using Id = std::uint64_t;
@@ -90,7 +88,7 @@ class Waits {
   PendingWait* find(Id id);
   std::optional<Id> find(Caller by) const;
   PendingWait take(Id id);
-  /// It listens to its name at this place from now on.
+  /// Makes a wait listen to its name at this place.
   void listen_at(Id id, std::size_t place);
 
   /// Null when nobody does. Valid until the next change.

@@ -5,8 +5,8 @@
 
 namespace dlaunch::store {
 
-/// Carries out the store requests of a server's native connections in the place of its namespaces.
-/// Greeting, goodbye and what is not the store's stay with the server and its host. Called on the
+/// Carries out the store requests of a server's native connections in place of its namespaces.
+/// Greeting, goodbye and all other messages stay with the server and its host. Called on the
 /// server's thread, from within its loop; answers by Server::answer, at once or much later.
 class Backend {
  public:
@@ -16,7 +16,7 @@ class Backend {
     ConnectionId connection = 0;
     std::uint64_t session = 0;  ///< 0: none.
   };
-  /// Changes that were answered before, to this session and by this server, do not come here again.
+  /// A change that this server has already answered for this session does not come here again.
   /// False: the payload is garbage.
   virtual bool on_request(const From& from, const wire::FrameHeader& header, BytesView payload,
                           Clock::time_point now) = 0;

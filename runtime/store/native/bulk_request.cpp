@@ -10,7 +10,8 @@
 namespace dlaunch::store {
 namespace {
 
-/// So many keys take a tenth of a millisecond to look up, and two or three to set.
+/// The keys of one part: to look them up takes a tenth of a millisecond, to set them two or three
+/// tenths.
 constexpr std::size_t keys_per_part = 512;
 
 }  // namespace
@@ -27,7 +28,8 @@ std::size_t BulkRequest::keys_named(wire::Type type, BytesView payload) {
 }
 
 std::unique_ptr<BulkRequest> BulkRequest::from(const wire::FrameHeader& header, BytesView payload) {
-  if (header.type == request::Wait::type) return nullptr;  // The namespace looks at parts of it.
+  // The namespace itself examines it in parts.
+  if (header.type == request::Wait::type) return nullptr;
   const std::size_t keys = keys_named(header.type, payload);
   if (keys <= keys_per_part) return nullptr;
   std::unique_ptr<BulkRequest> bulk(new BulkRequest(header.request, payload));
@@ -57,7 +59,7 @@ std::optional<Answer> BulkRequest::go_on(const Asked& asked) {
                  },
              },
              message_);
-  // The first is our own: each of these is answered at once.
+  // The first effect is our own answer: each of these requests is answered at once.
   Answer own = std::move(asked.out[at].answer);
   asked.out.erase(asked.out.begin() + static_cast<std::ptrdiff_t>(at));
   done_ += count;

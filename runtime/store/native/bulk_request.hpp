@@ -12,9 +12,9 @@
 
 namespace dlaunch::store {
 
-/// A multi_get, multi_set or end_leases of so many keys that others are to have their turns before
-/// it is done. It is carried out a part at a time: a part sees what others did since the one before
-/// it, and where one is refused, those before it stay.
+/// A multi_get, multi_set or end_leases of so many keys that others get their turns before it is
+/// done. It is carried out in parts: a part sees changes that others made since the one before, and
+/// if a part is refused, earlier ones stay.
 class BulkRequest {
  public:
   /// How many keys a request of this type names, as far as its payload tells; 0 for other types.
@@ -24,14 +24,14 @@ class BulkRequest {
 
   std::uint64_t request() const { return request_; }
   bool is_change() const { return !std::holds_alternative<request::MultiGet>(message_); }
-  /// Carries out the next part. What it says to others is left in `asked.out`; what it is answered
-  /// itself is here, when it is over.
+  /// Carries out the next part. Effects for others are left in `asked.out`; the request's own
+  /// answer is kept here until it is over.
   std::optional<Answer> go_on(const Asked& asked);
   /// After it was over and answered FoundMany: the payload of its answer. Else empty.
   BytesView values() const { return values_; }
-  /// What that payload would have; more than a frame may is not kept.
+  /// The size of that payload; one larger than a frame is not kept.
   std::size_t values_bytes() const { return values_bytes_; }
-  /// What it takes in memory, about.
+  /// About how many bytes it takes.
   std::size_t held_bytes() const;
 
  private:
@@ -44,8 +44,8 @@ class BulkRequest {
   const Bytes payload_;  ///< The message's views point into it.
   Message message_;
   std::size_t keys_ = 0;
-  std::size_t done_ = 0;    ///< So many of them.
-  std::int64_t ended_ = 0;  ///< Of leases.
+  std::size_t done_ = 0;    ///< Number of keys done.
+  std::int64_t ended_ = 0;  ///< Number of ended leases.
   Bytes values_;
   std::size_t values_bytes_ = 0;
 };

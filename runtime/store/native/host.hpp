@@ -13,7 +13,7 @@ using ConnectionId = std::uint64_t;
 
 /// A native key-value namespace of a server's; never reused.
 using SpaceId = std::uint64_t;
-/// Sits nowhere: store requests are refused.
+/// No namespace: store requests of a connection that sits here are refused.
 constexpr SpaceId no_space = 0;
 /// The one that is there from the start and never dropped: where a welcomed connection sits unless
 /// the host seats it elsewhere. Its epoch is that of each connection's WELCOME.
@@ -25,9 +25,9 @@ struct Protocols {
   bool c10d = false;
 };
 
-/// The host of a server decides who may come in, and hears of comings and goings. Called on the
-/// thread that runs the server, from within its loop: it may call the server, and must not destroy
-/// it or stop it.
+/// The host of a server: decides who may come in, and hears of comings and goings. Called on the
+/// thread that runs the server, from within its loop; it may call the server, but must not destroy
+/// or stop it.
 class Host {
  public:
   virtual ~Host() = default;
@@ -41,7 +41,7 @@ class Host {
   /// one is welcomed. Server::seat, called from here, takes effect with the WELCOME.
   virtual std::variant<wire::Welcome, Refusal> admit(ConnectionId who,
                                                      const wire::Hello& hello) = 0;
-  /// A client that connects speaks another version of the protocol; it is told, and sent away.
+  /// A client that speaks another version of the protocol was told so, and turned away.
   virtual void on_other_version(ConnectionId who, std::uint32_t theirs) = 0;
   /// A message that is not the store's: a worker's report, an agent's join.
   virtual void on_message(ConnectionId who, const wire::FrameHeader& header, BytesView payload) = 0;

@@ -129,7 +129,7 @@ bool NativeSession::feed(BytesView in, Clock::time_point now) try {
   }
   return true;
 } catch (...) {
-  // What was not delivered may point to what is not there.
+  // Undelivered effects may point to memory that is gone.
   if (space_ != nullptr) space_->effects.clear();
   throw;
 }
@@ -266,7 +266,8 @@ bool NativeSession::answered_before(const wire::FrameHeader& header) {
 // ---- Frames to calls ----
 
 bool NativeSession::store_request(const wire::FrameHeader& header, BytesView payload) {
-  // Before they are decoded: four million fit into a frame. More than fit are garbage.
+  // Counted before they are decoded, since four million fit into a frame. A count that cannot fit
+  // is garbage.
   const std::size_t keys = BulkRequest::keys_named(header.type, payload);
   if (keys > wire::keys_per_request_max && keys <= payload.size() / sizeof(std::uint32_t)) {
     refuse(header.request, Errc::refused, too_many_keys(keys, wire::keys_per_request_max));
@@ -339,7 +340,8 @@ void NativeSession::send(std::uint64_t request, const Message& message, std::uin
   Bytes& out = out_.buffer();
   const std::size_t at = out.size();
   wire::encode_frame(out, {0, Message::type, flags, request, epoch()}, message);
-  // A pop that waited is answered when another change, or none, is under way.
+  // A pop that has waited is answered outside of its own turn, so its answer is remembered by its
+  // kind.
   constexpr bool pop = Message::type == wire::Type::popped;
   if (replies_ != nullptr && request != 0 && (request == change_ || pop)) {
     space_->remember(session_, *replies_, request, Message::type,
@@ -351,7 +353,7 @@ void NativeSession::refuse(std::uint64_t request, Errc code, std::string sentenc
   send(request, wire::Failed{code, std::move(sentence)});
 }
 
-/// A frame has a limit, so what would not fit is refused instead.
+/// A frame has a limit; an answer that does not fit is refused instead.
 bool NativeSession::fits(std::uint64_t request, std::size_t payload_bytes) {
   if (payload_bytes + sizeof(std::uint32_t) <= wire::frame_bytes_max) return true;
   refuse(request, Errc::refused,

@@ -56,7 +56,7 @@ class NativeSession final : public Session {
   void seat(NativeSpace* space);
   /// As seat, at once. Its waits where it sat are refused with `why`.
   void sit(NativeSpace* space, std::string_view why);
-  /// Leaves where it sits, without a word.
+  /// Leaves its namespace, without a word.
   void leave();
   std::uint64_t epoch() const;
   Backend::From from() const { return {client_, session_}; }
@@ -76,8 +76,8 @@ class NativeSession final : public Session {
   NativeSpace* space_ = nullptr;
   SpaceId wanted_ = first_space;  ///< Before the welcome.
   Replies* replies_ = nullptr;    ///< This session's where it sits; null before its first change.
-  std::unique_ptr<BulkRequest> bulk_;  ///< What comes behind it waits until it is done.
-  std::uint64_t change_ = 0;  ///< The change that is being made, whose answer is to be remembered.
+  std::unique_ptr<BulkRequest> bulk_;  ///< A bulk request; later requests wait until it is done.
+  std::uint64_t change_ = 0;           ///< The change under way, whose answer is remembered.
 };
 
 }  // namespace dlaunch::store

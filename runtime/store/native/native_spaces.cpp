@@ -11,7 +11,7 @@ namespace {
 /// How long a client that vanished may take to come back and repeat what was not answered.
 constexpr auto session_linger = std::chrono::seconds(60);
 constexpr std::size_t sessions_left_max = 64u << 10;
-/// How many keys of a namespace that was dropped are given back at once.
+/// How many keys of a dropped namespace are freed at once.
 constexpr std::size_t keys_per_tick = 2048;
 
 }  // namespace
@@ -70,7 +70,7 @@ void NativeSpace::leave(std::uint64_t session, Clock::time_point now) {
   if (left_.size() > sessions_left_max) forget_oldest();
 }
 
-/// It may have come back since, or come back and left again: then a later entry speaks for it.
+/// The session may have come back, or come back and left again: then a later entry counts.
 void NativeSpace::forget_oldest() {
   const auto [when, session] = left_.front();
   left_.pop_front();
@@ -110,7 +110,8 @@ void NativeSpaces::drop(SpaceId id, std::string_view why) {
   spaces_.erase(found);
 }
 
-/// A million keys take a fifth of a second to give back, which nobody is to wait for.
+/// Frees a dropped namespace in parts: a million keys take a fifth of a second, for which nobody
+/// should have to wait.
 void NativeSpaces::dissolve() {
   if (leaving_.empty()) return;
   if (!leaving_.back()->values.dissolve(keys_per_tick)) leaving_.pop_back();

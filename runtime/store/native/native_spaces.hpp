@@ -34,14 +34,15 @@ class NativeSpace final : public Namespace {
 
   /// The answers to this session's changes, kept while it sits here. Valid until leave().
   Replies& replies_of(std::uint64_t session);
-  /// It sits here no longer, and may come back and repeat what was not answered.
+  /// The session leaves, and may come back and repeat unanswered requests.
   void leave(std::uint64_t session, Clock::time_point now);
-  /// It will not come back.
+  /// The session will not come back.
   void forget(std::uint64_t session);
-  /// The session's next change was answered so; it is remembered, and kept where that is done.
+  /// Remembers the answer to the session's next change, also in the journal if there is one.
   void remember(std::uint64_t session, Replies& replies, std::uint64_t request, wire::Type type,
                 BytesView payload);
-  /// Before anybody sits here: what it held goes in, and its changes to the journal.
+  /// To be called before anybody sits here: restores the kept contents, and sends changes to the
+  /// journal.
   void keep(KeptSpace kept, Clock::time_point now);
   /// Why no change may be made now; empty: it may.
   std::string refusal() const { return journal_ ? journal_->refusal() : std::string(); }
@@ -56,7 +57,7 @@ class NativeSpace final : public Namespace {
     explicit Known(std::shared_ptr<MemoryBudget> memory) : replies(std::move(memory)) {}
     Replies replies;
     bool here = false;
-    Clock::time_point forget;  ///< When it is not here.
+    Clock::time_point forget;  ///< When a session that is not here is forgotten.
   };
   void forget_oldest();
 
@@ -69,8 +70,8 @@ class NativeSpace final : public Namespace {
   std::optional<Clock::time_point> scheduled_;  ///< As in NativeSpaces::deadlines_.
 };
 
-/// All who speak the native protocol with one server, and the namespaces they sit in. Its cost
-/// depends on those that are used, not on how many there are. No I/O.
+/// All native sessions of one server, and the namespaces they sit in. Its cost depends on the
+/// namespaces in use, not on how many there are. No I/O.
 class NativeSpaces {
  public:
   NativeSpaces(Host& host, const Limits& limits);
@@ -89,7 +90,7 @@ class NativeSpaces {
   /// False where there is no such client or space. The client's waits elsewhere are refused with
   /// Errc::aborted.
   bool seat(std::uint64_t client, SpaceId id);
-  /// What the client may do from now on; at first all.
+  /// Sets what the client may do from now on; at first it may do everything.
   void limit(std::uint64_t client, Role role);
   NativeSpace* find(SpaceId id);
   /// Store requests are carried out there; answers come back by answer().

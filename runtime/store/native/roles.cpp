@@ -19,8 +19,8 @@ constexpr Least row(std::string_view call, Role role) {
   return {Message::type, call, role};
 }
 
-/// The least role of each of the store's requests. What is for the host, which decides who is part
-/// of a job, takes a node.
+/// The least role for each of the store's requests. Messages for the host, which decides who is
+/// part of a job, need the role of a node.
 constexpr auto rows = std::to_array<Least>({
     row<request::Get>("get", Role::read_only),
     row<request::MultiGet>("multi_get", Role::read_only),

@@ -7,7 +7,7 @@
 
 namespace dlaunch::store {
 
-/// What a connection may do; each may do what those before it may.
+/// The roles of a connection; each includes the ones before it.
 enum class Role {
   read_only,  ///< Looks at keys, and waits for them.
   tool,       ///< Changes keys, too.

@@ -13,7 +13,7 @@
 
 namespace dlaunch::store {
 
-/// What a namespace held when its last server ended.
+/// The contents of a namespace when its last server ended.
 struct SpaceContents {
   struct Key {
     std::string key;
@@ -28,7 +28,8 @@ struct SpaceContents {
     std::shared_ptr<const Bytes> block;
     std::string too_big;
   };
-  /// The answer to a change, by which a client that repeats it finds that it was carried out.
+  /// The answer to a change, so that a client that repeats the change learns that it was carried
+  /// out.
   struct Answer {
     std::uint64_t session = 0;
     std::uint64_t request = 0;

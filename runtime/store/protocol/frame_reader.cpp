@@ -12,7 +12,7 @@ namespace {
 /// A buffer that one large frame has grown is given back when it is empty.
 constexpr std::size_t kept_bytes_max = 1u << 20;
 
-/// Its first line, as far as that fits into ours.
+/// The other side's first line, cut to fit our sentence.
 std::string printable(BytesView said) {
   constexpr std::size_t shown = 40;
   std::string text;
@@ -53,7 +53,8 @@ void FrameReader::arrived(std::size_t size, std::vector<unique_fd> descriptors) 
 }
 
 std::optional<std::uint32_t> FrameReader::preface() {
-  // A server that says something else may say no more than that, so the first bytes have to do.
+  // A server of another kind may send no more than a few bytes, so those have to be enough to
+  // recognise it.
   Bytes ours;
   wire::encode_preface(ours);
   const BytesView magic = BytesView(ours).first(std::min<std::size_t>(unread().size(), 4));

@@ -11,8 +11,8 @@
 
 namespace dlaunch::store {
 
-/// The reading half of a client's connection: bytes, and the descriptors that come with them, to
-/// frames. Not thread-safe.
+/// The reading half of a client's connection: turns bytes, and the descriptors that come with them,
+/// into frames. Not thread-safe.
 class FrameReader {
  public:
   struct Frame {
@@ -23,7 +23,7 @@ class FrameReader {
 
   /// Room for the rest of the frame that has begun, and some for those behind it.
   std::span<std::byte> room();
-  /// So much was read into it, and these descriptors came along.
+  /// Takes note that so many bytes were read, and that these descriptors came along.
   void arrived(std::size_t size, std::vector<unique_fd> descriptors);
   /// Has `fill` append to what is unread, and returns what that returns.
   template <class Fill>

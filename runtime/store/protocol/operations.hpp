@@ -4,10 +4,10 @@
 
 #include <optional>
 
-/// What follows from the table of requests.
+/// Functions that follow from the table of requests.
 namespace dlaunch::wire {
 
-/// One act of several lambdas, each for the messages that it takes.
+/// Combines several lambdas into one act; each takes some of the messages.
 template <class... Ts>
 struct Overloaded : Ts... {
   using Ts::operator()...;

@@ -10,15 +10,15 @@
 
 namespace dlaunch::store {
 
-/// The answers to one session's changes, so that a change which is sent again after a broken
-/// connection counts once. Bounded: it remembers as many as a client may have unanswered, the
-/// oldest go first, and those that are big go before their time, leaving their number behind.
+/// The answers to one session's changes, so that a change that is sent again after a broken
+/// connection counts once. Bounded: it remembers as many as a client may have unanswered. The
+/// oldest go first; big ones go early, and leave their number behind.
 class Replies {
  public:
   struct Reply {
     wire::Type type{};
     BytesView payload;
-    bool forgotten = false;  ///< It was answered, but too long ago or too big to say with what.
+    bool forgotten = false;  ///< It was answered, but the answer is too old or too big to be kept.
   };
 
   /// `memory` counts what is kept; null: nobody does.
@@ -41,7 +41,7 @@ class Replies {
   void settle();
 
   std::deque<Kept> kept_;
-  std::uint64_t highest_ = 0;  ///< Most requests are new: one comparison tells.
+  std::uint64_t highest_ = 0;  ///< The highest number: one comparison shows that a request is new.
   std::size_t big_bytes_ = 0;
   MemoryCharge charge_;
 };

@@ -17,7 +17,7 @@
 /// `length` bytes of payload. Little-endian.
 namespace dlaunch::wire {
 
-/// What the store is asked are messages, too.
+/// The store's requests are messages, too.
 using namespace store::request;
 
 constexpr std::uint32_t version = 2;
@@ -25,18 +25,18 @@ constexpr std::size_t preface_bytes = 8;
 constexpr std::size_t header_bytes = 24;
 constexpr std::size_t frame_bytes_max = 16u << 20;
 constexpr std::size_t keys_per_request_max = 128u << 10;
-/// Before HELLO is accepted, nothing longer is read.
+/// The longest frame that is read before HELLO is accepted.
 constexpr std::size_t unauthenticated_bytes_max = 1u << 10;
 /// A client has at most this many changes unanswered (set, add, push, pop and the like), and a
 /// server remembers at least this many of a session's answers, so that a repeated change counts
 /// once.
 constexpr std::size_t unanswered_changes_max = 256;
 
-/// The party that a message concerns. Numbers that are in no range are nobody's.
+/// The party that a message concerns. Numbers outside of all ranges belong to nobody.
 enum class Party : std::uint8_t {
   connection,  ///< Both ends of every connection.
   store,       ///< A namespace: store::request has them.
-  host,        ///< The server's host, to which they are handed as they are.
+  host,        ///< The server's host, which gets them unread.
   answer,      ///< The client that asked.
 };
 struct TypeRange {
@@ -62,7 +62,7 @@ constexpr std::optional<Party> party_of(Type type) {
   return std::nullopt;
 }
 
-/// Those of this file.
+/// The messages of this file.
 enum class Type : std::uint16_t {
   hello = 1,
   welcome,
@@ -113,7 +113,7 @@ static_assert(sizeof(FrameHeader) == header_bytes, "written and read as it lies 
 
 // ---- Messages. Views point into the payload that was decoded. ----
 
-/// A rank, as it says itself.
+/// A rank's description of itself.
 struct Member {
   int rank = 0;
   int world_size = 1;
@@ -138,7 +138,7 @@ struct Welcome {
   static constexpr Type type = Type::welcome;
   std::string job;
   std::uint64_t epoch = 0;
-  /// Stands for the store's contents: another number after a reconnect means that they were
+  /// A number that stands for the store's contents; if it differs after a reconnect, they were
   /// forgotten.
   std::uint64_t memory = 0;
   static auto fields(auto& m) { return in_order(m.job, m.epoch, m.memory); }
@@ -218,7 +218,7 @@ struct Grant {
   static constexpr Type type = Type::grant;
   bool listener = false;  ///< A listening TCP socket for this worker's mesh comes along.
   std::uint32_t report_grace_ms = 0;
-  /// The ranks of this epoch prove to each other that they know this key; empty: not asked for.
+  /// The key that the ranks of this epoch prove to each other; empty: none is asked for.
   Bytes data_key = {};
   bool segment = false;  ///< The memory that the ranks of the node share comes along.
   static auto fields(auto& m) {
@@ -252,7 +252,7 @@ struct Abort {
   bool operator==(const Abort&) const = default;
 };
 
-/// Worker to agent: something its user should read, though the worker goes on.
+/// Worker to agent: a sentence that its user should read; the worker goes on.
 struct Warning {
   static constexpr Type type = Type::warning;
   std::string sentence;
@@ -266,7 +266,8 @@ struct Inquire {
   std::vector<std::int32_t> ranks;
   bool operator==(const Inquire&) const = default;
 };
-/// Agent to worker, once for each inquiry: of those whose agents have answered in time.
+/// Agent to worker, once for each inquiry: the activity of the ranks whose agents have answered in
+/// time.
 struct Doing {
   static constexpr Type type = Type::doing;
   struct Seen {

@@ -27,10 +27,10 @@ namespace dlaunch::wire {
 
 constexpr std::size_t key_bytes_max = 8u << 10;
 constexpr std::size_t value_bytes_max = 8u << 20;
-/// Sentences, job ids, host names: what is meant for people.
+/// The longest text for people: sentences, job ids, host names.
 constexpr std::size_t text_bytes_max = 4u << 10;
 
-/// Longer durations are not distinguished.
+/// The longest duration; longer ones count as endless.
 constexpr std::chrono::milliseconds duration_max = std::chrono::hours(24 * 365 * 100);
 
 /// Writes the fields it is shown; the counterpart of Reader, so that one description of a message

@@ -9,13 +9,13 @@
 namespace dlaunch::store {
 namespace {
 
-/// A worker that vanished may come back and repeat what was not answered.
+/// How many vanished workers are remembered: they may come back and repeat unanswered requests.
 constexpr auto worker_linger = std::chrono::seconds(60);
 constexpr std::size_t workers_left_max = 4096;
-/// The requests of one worker that are on their way.
+/// The most requests of one worker that are on their way.
 constexpr std::size_t unanswered_bytes_max = 256u << 20;
-/// The answer to a wait may take so long, beyond its deadline, to come from the store. Clients give
-/// up after a second.
+/// How long the store's answer to a wait may take beyond the wait's deadline. Clients give up after
+/// a second.
 constexpr auto answer_grace = std::chrono::milliseconds(500);
 
 }  // namespace
@@ -99,8 +99,8 @@ void Relay::State::on_gone(const From& from, bool goodbye) {
   arm();
 }
 
-/// A worker that holds leases is remembered until they are gone, so that it may come back and renew
-/// them.
+/// Forgets workers that left long ago. One that holds leases is remembered until they are gone, so
+/// that it may come back and renew them.
 void Relay::State::forget_workers(Clock::time_point now) {
   while (!left.empty() && (left.front().first <= now || left.size() > workers_left_max)) {
     const auto [when, id] = left.front();
@@ -185,8 +185,8 @@ void Relay::State::answer(Caller to, wire::Type type, BytesView payload, std::ui
   }
 }
 
-/// A pop may have been answered already, which would then be lost: the store decides. Everything
-/// else ends here and now.
+/// Cancels a request. A pop may already have been answered, and its entry would be lost, so the
+/// store decides; everything else ends here and now.
 void Relay::State::cancel(Caller by, std::uint64_t request) {
   Worker& worker = workers.at(by.client);
   const auto call = worker.calls.find(request);
@@ -245,7 +245,8 @@ void Relay::State::on_time(Clock::time_point now) {
   forget_workers(now);
 }
 
-/// The store names who or what is missing, so it is given a moment to do so.
+/// Ends a wait after its deadline. The store, which can name what is missing, gets a moment to
+/// answer first.
 void Relay::State::overdue(Caller by, Clock::time_point now) {
   Call& call = workers.at(by.client).calls.at(by.request);
   if (!call.overdue && uplink.connected()) {

@@ -11,15 +11,15 @@
 
 namespace dlaunch::store {
 
-/// Between a node's workers, who speak with the agent's server, and the job's store, which is
-/// elsewhere: forwards their requests over the agent's one connection and hands the answers back.
-/// A request that several workers make alike goes up once: a round of a barrier or an all_gather of
-/// the whole world when all local ranks have come (or one's deadline passes, or one is lost), a
-/// wait for the same keys, the renewal of leases. One thread: that of `io`, the server's and the
-/// uplink's.
+/// Stands between a node's workers, which speak with the agent's server, and the job's store at
+/// another node: forwards their requests over the agent's one connection and hands the answers
+/// back. Equal requests of several workers go up once: a wait for the same keys, the renewal of
+/// leases, and a round of a barrier or an all_gather of the whole world, which goes up when all
+/// local ranks have come (or one's deadline passes, or one is lost). One thread: that of `io`, the
+/// server's and the uplink's.
 ///
-/// While the store is not reachable requests wait, at most until their deadlines; what waits
-/// without one is answered after 50 s. Both say since when, and why.
+/// While the store is not reachable requests wait until their deadlines, and those without one for
+/// 50 s. Both kinds of answers say since when, and why.
 class Relay {
  public:
   /// The uplink outlives it.
@@ -32,8 +32,8 @@ class Relay {
   /// This rank will not come any more: who waits for it here in a round of the whole world fails at
   /// once with Errc::peer_lost and `why`, and so do those who come later.
   void lose_contributor(int rank, std::string_view why);
-  /// The job's store will not come back: what waits for its answer in this epoch, and whatever is
-  /// asked later, fails at once with Errc::peer_lost and `why`.
+  /// The job's store will not come back: all open and later requests of this epoch fail at once
+  /// with Errc::peer_lost and `why`.
   void lose_store(std::string_view why);
 
  private:

@@ -8,8 +8,8 @@
 namespace dlaunch::store {
 namespace {
 
-/// A request that has no deadline of its own waits this long for the store to be reachable; the
-/// clients wait for an answer for a minute.
+/// How long a request without a deadline waits for the store to be reachable; clients wait a minute
+/// for an answer.
 constexpr auto patience = std::chrono::seconds(50);
 
 std::optional<std::size_t> hash_of(std::optional<BytesView> value) {
@@ -88,7 +88,8 @@ bool Relay::State::on_request(const From& from, const wire::FrameHeader& header,
     cancel(by, *looked.cancelled);
     return true;
   }
-  // Repeated after a reconnect, and still on its way, or answered while the worker was away.
+  // A repetition after a reconnect may still be on its way, or have been answered while the worker
+  // was away.
   if (worker.calls.contains(by.request)) return true;
   if (const auto late = worker.late.find(by.request); late && by.request != 0) {
     server->answer(worker.connection, {0, late->type, wire::reply, by.request, 0}, late->payload,
@@ -96,7 +97,7 @@ bool Relay::State::on_request(const From& from, const wire::FrameHeader& header,
     return true;
   }
   if (by.request == 0 && !wire::is_change(header.type) && !looked.contribution) {
-    return true;  // Nobody waits for the answer, and it would have been all.
+    return true;  // Nobody waits for the answer, and nothing would change.
   }
   if (store_lost) {
     if (by.request != 0) answer(by, wire::Failed{Errc::peer_lost, *store_lost});
@@ -127,7 +128,7 @@ void Relay::State::forward(Caller by, wire::Type type, BytesView payload, const 
   const bool wanted = by.request != 0;
   std::string same;
   if (looked.alike && wanted) {
-    // Everything but the timeout, which comes first.
+    // Compares all of the payload but the timeout, which comes first.
     same = std::to_string(static_cast<unsigned>(type)) + " ";
     same += as_text(payload.subspan(sizeof(wire::Timeout)));
     const auto found = alike.find(same);
@@ -196,7 +197,7 @@ void Relay::State::on_answer(AskId id, const wire::FrameHeader& header, BytesVie
   if (ask.lease && well && !ask.callers.empty()) {
     hold_lease(ask.callers.front().client, *ask.lease, Clock::now());
   } else if (ask.lease && well) {
-    end_leases({ask.lease->key});  // Its worker is gone, and nobody would renew it.
+    end_leases({ask.lease->key});  // Its worker is gone and cannot renew it.
   }
   for (const Caller& caller : ask.callers) {
     Call* const call = find_call(caller);
@@ -240,7 +241,7 @@ bool Relay::State::ask_again(AskId id, BytesView payload) {
   return true;
 }
 
-/// The last who wanted it is gone: a wait ends, a change is made all the same.
+/// A caller is gone. If it was the last one, a wait ends; a change is made all the same.
 void Relay::State::detach(Caller from, AskId id) {
   const auto found = asks.find(id);
   if (found == asks.end()) return;
@@ -259,8 +260,8 @@ void Relay::State::drop_ask(AskId id) {
 
 // ---- Watches ----
 
-/// A change that is made while there is no connection is told to nobody: what the key held is
-/// compared with what it holds.
+/// Watches miss changes that are made while there is no connection, so the present values are
+/// compared with the last known ones.
 void Relay::State::on_reconnect(bool all_forgotten) {
   if (all_forgotten) publish_again();
   renew(Clock::now());

@@ -10,8 +10,8 @@ constexpr int renewals_per_lease = 3;
 
 }  // namespace
 
-/// Up there all leases are the node's, and it renews them all as long as there are any. Here it is
-/// known whose each is: it ends when its worker does not renew it.
+/// In the store all leases belong to the node, which renews them as long as there are any. Their
+/// true holders are known here: a lease ends when its worker does not renew it.
 void Relay::State::hold_lease(WorkerId worker, const Ask::Lease& lease, Clock::time_point now) {
   LeasedKey& key = leased[lease.key];
   if (key.holder != 0 && key.holder != worker) leases.release(key.holder, lease.key);

@@ -6,9 +6,10 @@
 namespace dlaunch::store {
 namespace {
 
-/// Under these a rank says where it is reached and who it is: written by itself, and nobody else.
+/// The prefixes under which a rank publishes its address and identity; only the rank itself writes
+/// there.
 constexpr std::string_view own_prefixes[] = {"mesh/", "member/", "location/"};
-/// A rank has a few short ones; whoever writes more there has them forgotten.
+/// Limits of the remembered keys. A rank has a few short ones; more are not remembered.
 constexpr std::size_t published_max = 65'536;
 constexpr std::size_t published_bytes_max = 1024;
 
@@ -18,12 +19,13 @@ void Relay::State::note_published(std::string_view key, BytesView value, bool if
   const bool own = std::ranges::any_of(
       own_prefixes, [&](std::string_view prefix) { return key.starts_with(prefix); });
   if (!own || published.size() >= published_max || value.size() > published_bytes_max) return;
-  // One that found the key taken has changed nothing.
+  // A conditional write that found the key taken has changed nothing.
   if (if_absent && published.contains(key)) return;
   published.insert_or_assign(std::string(key), Bytes(value.begin(), value.end()));
 }
 
-/// The other nodes' ranks look these up when they first send to one of ours, which may be late.
+/// Publishes our ranks' keys to a store that has lost them: ranks of other nodes look them up when
+/// they first send to ours, which may be late.
 void Relay::State::publish_again() {
   forgotten = Clock::now();
   for (const auto& [key, value] : published) {

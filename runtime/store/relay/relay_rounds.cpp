@@ -8,10 +8,10 @@
 namespace dlaunch::store {
 namespace {
 
-/// More than this is not put into one message; what a round may gather in all has less.
+/// The most that goes into one message, which is more than a whole round may gather.
 constexpr std::size_t message_bytes_max = wire::frame_bytes_max - (256u << 10);
 
-/// A round is held no longer than until so long before the first deadline.
+/// How long before the first deadline a held round goes up at the latest.
 constexpr auto margin_max = std::chrono::seconds(1);
 
 std::vector<std::pair<std::vector<std::int32_t>, std::vector<BytesView>>> in_messages(
@@ -32,7 +32,7 @@ std::vector<std::pair<std::vector<std::int32_t>, std::vector<BytesView>>> in_mes
 
 }  // namespace
 
-/// A round that cannot be judged here goes up as it is, and is refused there.
+/// Takes a contribution. An invalid one goes up as it is, and the store refuses it.
 void Relay::State::contribute(Caller by, const Contribution& what, BytesView payload) {
   const auto& key = what.key;
   const bool gather = key.type == wire::AllGather::type;
@@ -63,8 +63,8 @@ void Relay::State::contribute(Caller by, const Contribution& what, BytesView pay
     }
   }
   if (!is_held(key) || round.partly_sent || all_came(round)) return flush_later(key);
-  // All nodes' ranks are to be known up there before the first deadline passes, so that its answer
-  // names those that are missing, and no others.
+  // The store should know of all nodes' ranks before the first deadline passes, so that its answer
+  // names exactly the missing ones.
   const auto now = Clock::now();
   if (what.deadline == Clock::time_point::max()) return;
   const auto margin = std::min<Clock::duration>((what.deadline - now) / 4, margin_max);
@@ -78,7 +78,8 @@ bool Relay::State::is_held(const RoundKey& key) const {
   return last == over.end() || key.round > last->second;
 }
 
-/// By their number: a group of all ranks may count them in another order than the world does.
+/// Compares numbers of ranks only: a group of all ranks may order them otherwise than the world
+/// does.
 bool Relay::State::all_came(const Round& round) const {
   return round.came.size() >= static_cast<std::size_t>(place.local_size);
 }
@@ -106,7 +107,8 @@ void Relay::State::flush(const RoundKey& key) {
   if (key.count != place.world_size || all_came(round)) rounds.erase(found);
 }
 
-/// Until the first of the callers' deadlines; whoever has more time asks again after it.
+/// Sends a round up, with the first of its callers' deadlines; callers with more time ask again
+/// afterwards.
 void Relay::State::send_round(const RoundKey& key, const Round& round) {
   const auto now = Clock::now();
   auto deadline = round.callers.empty() ? now : Clock::time_point::max();
@@ -146,8 +148,8 @@ void Relay::State::round_over(const RoundKey& key) {
   last = std::max(last, key.round);
 }
 
-/// We know whether a rank that lives here has come. Only the store knows it of other nodes' ranks:
-/// the contributions go up, to be answered there.
+/// Answers the rounds that lack a lost rank. Whether a rank of another node has come is known to
+/// the store alone, so contributions to such rounds go up and are answered there.
 void Relay::State::lose(int rank, const std::string& why) {
   lost.emplace(rank, why);
   std::vector<RoundKey> lacking;

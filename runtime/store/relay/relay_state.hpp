@@ -43,7 +43,7 @@ struct RelayEpoch {
     std::size_t bytes = 0;
     AskId ask = 0;                  ///< 0: its round has not gone up yet.
     std::optional<RoundKey> round;  ///< The round of a barrier or an all_gather.
-    std::string what;               ///< "waiting for 'key'", for a caller that waits in vain.
+    std::string what;               ///< "waiting for 'key'", for the message of a timeout.
     bool overdue = false;           ///< Its deadline has passed, the answer is on its way.
   };
   struct Worker {
@@ -56,12 +56,12 @@ struct RelayEpoch {
   };
   struct Ask {
     wire::Type type{};
-    Bytes payload;  ///< Kept if it may be asked again, with another timeout.
+    Bytes payload;  ///< Kept if it may be sent again, with another timeout.
     std::size_t timeout_at = 0;
     Clock::time_point deadline;
     std::uint64_t number = 0;  ///< The uplink's.
     std::vector<Caller> callers;
-    std::string alike;  ///< Others who ask this are answered with it; empty: nobody is.
+    std::string alike;  ///< Equal requests share this answer; empty: none do.
     std::optional<RoundKey> round;
     struct Lease {
       std::string key;
@@ -126,9 +126,9 @@ struct Relay::State final : RelayEpoch, Backend, std::enable_shared_from_this<Re
 
   void on_gone(const From& from, bool goodbye) override;
   WorkerId worker_of(const From& from);
-  /// Why it may not ask more; empty: it may.
+  /// Why the worker may not ask more; empty: it may.
   std::string objection(const Worker& worker, BytesView payload) const;
-  /// Null where it has ended: an answer to one caller may end others.
+  /// The call; null if it has ended, since an answer to one caller may end others.
   Call* find_call(Caller by);
   Call& begin_call(Caller by, wire::Type type, BytesView payload, Clock::time_point deadline);
   void cancel(Caller by, std::uint64_t request);
@@ -160,8 +160,8 @@ struct Relay::State final : RelayEpoch, Backend, std::enable_shared_from_this<Re
 
   bool on_request(const From& from, const wire::FrameHeader& header, BytesView payload,
                   Clock::time_point now) override;
-  /// The part of a request that the relay has to know; the payload goes on as it is. It is decoded
-  /// all the same: garbage is the worker's end, and must not become that of the node's connection.
+  /// Reads the part of a request that the relay has to know; the payload goes on as it is. All of
+  /// it is decoded all the same: garbage has to end the worker's connection, not the node's.
   struct Looked {
     bool well_formed = false;
     Clock::time_point deadline;
@@ -177,7 +177,7 @@ struct Relay::State final : RelayEpoch, Backend, std::enable_shared_from_this<Re
   void forward(Caller by, wire::Type type, BytesView payload, const Looked& looked);
   void send(AskId id, BytesView payload);
   void on_answer(AskId id, const wire::FrameHeader& header, BytesView payload);
-  /// A timeout of the other end's: who has time left asks again.
+  /// A timeout at the other end: callers with time left ask again.
   bool ask_again(AskId id, BytesView payload);
   void drop_ask(AskId id);
   void detach(Caller from, AskId ask);
@@ -186,7 +186,7 @@ struct Relay::State final : RelayEpoch, Backend, std::enable_shared_from_this<Re
   /// Keeps what a rank makes known of itself, so that it can be said again.
   void note_published(std::string_view key, BytesView value, bool if_absent);
   void publish_again();
-  /// A wait for what was there before the store was forgotten says so.
+  /// The failure of a wait, with the addition that the store has lost its earlier contents.
   Bytes with_forgotten(const wire::Failed& failure) const;
   void on_looked(AskId id, const wire::FrameHeader& header, BytesView payload);
 

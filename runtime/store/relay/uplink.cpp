@@ -117,7 +117,7 @@ void Uplink::close() {
   s.session.leave();
   s.closed = true;
   s.serving = false;
-  ++s.generation;  // Nobody reads but say_goodbye.
+  ++s.generation;  // From now on only say_goodbye reads.
   boost::system::error_code ignored;
   s.socket.cancel(ignored);
   s.timer.cancel();

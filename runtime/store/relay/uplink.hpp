@@ -42,13 +42,13 @@ class Uplink {
     std::string peer_name = "the rendezvous";
     Clock::duration backoff_min = std::chrono::milliseconds(50);
     Clock::duration backoff_max = Liveness().retry_pause_max();
-    /// Nothing came for this long, though it was asked by a ping after a third of it: the
-    /// connection is taken for dead.
+    /// The connection counts as dead if nothing came for this long, although a ping was sent after
+    /// a third of it.
     Clock::duration silence_max = Liveness().silence_max();
-    /// For a name lookup, for connecting to one address, for the answer to HELLO.
+    /// The limit of a name lookup, of connecting to one address, and of the answer to HELLO.
     Clock::duration step_max = Liveness::step_max;
-    /// So long is tried until the first connection stands; a step is cut short by it. Then the
-    /// trouble is told once more, on time, and whoever hears it decides.
+    /// How long it tries to make the first connection; a step under way is cut short. Then the
+    /// trouble is reported once more, on time, and the listener decides.
     Clock::duration first_max = Clock::duration::max();
   };
   /// Called on the thread of `io`, never from within a call of Uplink. May call Uplink, and may
@@ -61,13 +61,13 @@ class Uplink {
     virtual void on_welcome(const wire::Welcome& welcome) = 0;
     /// A frame nobody asked for.
     virtual void on_push(const wire::FrameHeader& header, BytesView payload) = 0;
-    /// Not connected now; tried again after a while, and told for each try. `error` names the step
-    /// that failed: name lookup, refused, filtered, no route, closed without a word, no dlaunch
-    /// there; peer_lost where a connection that was good has broken. `since` is when the connection
-    /// was last good, or when the first try began.
+    /// There is no connection; called for each failed try, and another one follows. `error` names
+    /// the step that failed: name lookup, refused, filtered, no route, closed without a word, no
+    /// dlaunch there; peer_lost if a good connection has broken. `since` is when the connection was
+    /// last good, or when the first try began.
     virtual void on_trouble(const Error& error, Clock::time_point since) = 0;
-    /// Refused for good (job, secret, version), or the end of the only connection (peer_lost): it
-    /// is not tried again, and no request is answered any more.
+    /// The final end: refused (job, secret, version), or the only connection ended (peer_lost).
+    /// There is no other try, and no request is answered any more.
     virtual void on_refused(const Error& error) = 0;
   };
   /// The answer's header and payload, which is borrowed until it returns. Called once, save for a
@@ -86,8 +86,8 @@ class Uplink {
     std::string peer_name = "the rendezvous";
     Clock::duration silence_max = Clock::duration::max();
   };
-  /// Leaves the connection without a word, forgets what was asked, and connects there under the
-  /// same session. It is tried without an end.
+  /// Leaves the connection without a word, forgets open requests, and connects to the new place
+  /// under the same session, with endless tries.
   void move_to(Target target);
   /// As ClientSession's, of which this is one over Asio. Requests are kept until there is a
   /// connection.
@@ -96,8 +96,8 @@ class Uplink {
   /// Pushes a message; dropped while not connected.
   void tell(wire::Type type, BytesView payload);
   bool connected() const;
-  /// Called after each reconnect, when what was unanswered has been sent again; `forgotten`: the
-  /// other end was started anew, without what was kept there. Called like Events.
+  /// Called after each reconnect, when unanswered requests have been sent again; `forgotten`: the
+  /// other end was started anew and has lost its contents. Called like Events.
   void after_reconnect(std::function<void(bool forgotten)> call);
   struct Trouble {
     Clock::time_point since;  ///< As in Events::on_trouble.
@@ -105,7 +105,7 @@ class Uplink {
   };
   /// Why there is no connection; nullopt while there is one.
   std::optional<Trouble> trouble() const;
-  /// Our address on the live connection; where the others may reach us, too.
+  /// Our address on the live connection, at which others may reach us, too.
   Address local_address() const;
   /// Says GOODBYE, sends what is queued, and closes.
   void close();

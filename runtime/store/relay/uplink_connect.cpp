@@ -61,7 +61,8 @@ asio::awaitable<void> Uplink::State::run(std::shared_ptr<State> self) {
   }
 }
 
-/// From half the backoff to all of it, so that many who lost the same peer do not come at once.
+/// A random pause of half the backoff to all of it, so that nodes that lost the same peer do not
+/// come at once.
 asio::awaitable<void> Uplink::State::pause() {
   std::uniform_int_distribution<Clock::rep> jitter(backoff.count() / 2, backoff.count());
   const auto length = Clock::duration(jitter(random));
@@ -147,7 +148,7 @@ void Uplink::State::adopt(unique_fd connected_socket) {
 }
 
 asio::awaitable<void> Uplink::State::await_timer() {
-  boost::system::error_code cancelled;  // As good as one whose time has come.
+  boost::system::error_code cancelled;  // A cancelled timer counts like one whose time has come.
   co_await timer.async_wait(asio::redirect_error(asio::use_awaitable, cancelled));
 }
 
@@ -160,10 +161,10 @@ asio::awaitable<bool> Uplink::State::socket_before(asio::steady_timer& end,
   end.async_wait([self = shared_from_this(), race](const auto&) {
     if (race->over) return;
     race->late = true;
-    boost::system::error_code ignored;  // One that is closed waits for nothing.
+    boost::system::error_code ignored;  // A closed socket waits for nothing.
     self->socket.cancel(ignored);
   });
-  boost::system::error_code ignored;  // Reading, or writing, tells what is wrong.
+  boost::system::error_code ignored;  // Reading or writing will show what is wrong.
   co_await socket.async_wait(what, asio::redirect_error(asio::use_awaitable, ignored));
   race->over = true;
   end.cancel();
@@ -204,7 +205,8 @@ asio::awaitable<void> Uplink::State::greet(bool sealed) {
   const int number = socket.native_handle();
   session.begin(sealed, Clock::now());
   for (;;) {
-    const bool blocked = send(session, number) == Sent::blocked;  // Reading tells what is broken.
+    // Reading will show what is broken.
+    const bool blocked = send(session, number) == Sent::blocked;
     if (session.next(Clock::now())) break;
     if (session.broken()) throw Error(session.broken()->error);
     const auto what = blocked ? stream_descriptor::wait_write : stream_descriptor::wait_read;

@@ -11,9 +11,9 @@ namespace dlaunch::store {
 namespace {
 
 using asio::posix::stream_descriptor;
-/// After so many reads the other handlers of the loop get their turn.
+/// The number of reads after which other handlers of the loop get their turn.
 constexpr int reads_per_turn = 16;
-/// How long the other end may take to read what is queued when we go.
+/// How long the other end may take to read the queued bytes when we go.
 constexpr auto goodbye_timeout = std::chrono::seconds(1);
 
 }  // namespace
@@ -30,7 +30,7 @@ void Uplink::State::welcomed() {
   if (generation != mine) return;
   const auto before = std::exchange(memory, remembers);
   if (before && reconnected) {
-    const auto call = reconnected;  // It may destroy the Uplink.
+    const auto call = reconnected;  // Copied, since it may destroy the Uplink.
     call(before != remembers);
     if (generation != mine) return;
   }
@@ -38,7 +38,7 @@ void Uplink::State::welcomed() {
   if (generation == mine) await_readable();
 }
 
-/// Until the connection is lost: asks whether the other end is there when it says nothing.
+/// Serves until the connection is lost; pings a silent other end.
 asio::awaitable<void> Uplink::State::watch_silence() {
   while (session.open()) {
     timer.expires_at(session.due());
@@ -58,7 +58,7 @@ bool Uplink::State::lost() {
 
 void Uplink::State::disconnect() {
   ++generation;
-  boost::system::error_code ignored;  // There is no more to be done with it.
+  boost::system::error_code ignored;  // Nothing more can be done about it.
   socket.close(ignored);
   timer.cancel();
 }
@@ -98,7 +98,7 @@ void Uplink::State::take_events() {
 
 // ---- Writing ----
 
-/// Everything that one turn of the loop asks for goes out together.
+/// All requests of one turn of the loop go out together.
 void Uplink::State::flush_soon() {
   if (lost() || session.unsent().empty() || std::exchange(flush_posted, true)) return;
   asio::post(io, [self = shared_from_this()] {

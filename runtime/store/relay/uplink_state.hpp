@@ -34,7 +34,7 @@ struct Uplink::State : std::enable_shared_from_this<Uplink::State> {
   asio::awaitable<void> connect_to(Address address);
   asio::awaitable<void> greet(bool sealed);
   asio::awaitable<void> pause();
-  /// The last failure will happen again.
+  /// Whether the last failure would happen again.
   bool final() const { return session.broken() && session.broken()->final; }
   /// Until the timer's time comes, or it is cancelled.
   asio::awaitable<void> await_timer();
@@ -61,10 +61,10 @@ struct Uplink::State : std::enable_shared_from_this<Uplink::State> {
   void take_events();
   void flush_soon();
   void flush();
-  /// Whether the session has found the connection to be no good any more, which is then gone.
+  /// Whether the session has given the connection up, which is then closed.
   bool lost();
   void disconnect();
-  /// Everything is over, at once.
+  /// Ends everything at once.
   void end();
   static asio::awaitable<void> say_goodbye(std::shared_ptr<State> self);
 

@@ -5,19 +5,20 @@
 
 namespace dlaunch::store {
 
-/// Makes what is recorded of a server's namespaces, and of what its host decides, durable some time
-/// later. The server holds back what it says until everything that was recorded before it was said
-/// is durable, so that nobody learns of what could still be lost. Called on the server's thread.
+/// Makes recorded changes of a server's namespaces, and its host's decisions, durable some time
+/// later. The server holds each message back until everything that was recorded before it is
+/// durable, so that nobody learns of a change that could still be lost. Called on the server's
+/// thread.
 class Commits {
  public:
   virtual ~Commits() = default;
   /// The number of the last change that was recorded; they are counted from 1.
   virtual std::uint64_t recorded() const = 0;
-  /// All changes up to this number are durable. Does not shrink, save to 0 while nothing may be
-  /// said.
+  /// All changes up to this number are durable. It does not shrink, save to 0 while no message may
+  /// leave.
   virtual std::uint64_t durable() const = 0;
-  /// No request is half carried out: what was recorded up to now may become durable, all of it or,
-  /// should everything end, none. May wait while too much is under way.
+  /// Called when no request is half carried out: the changes up to now may become durable, all or
+  /// none of them. May wait while too much is under way.
   virtual void seal() = 0;
   /// `told` is called, on the server's thread and from no other call, each time durable() has
   /// grown; empty: nobody wants to know any more.

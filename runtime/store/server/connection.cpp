@@ -13,14 +13,15 @@
 namespace dlaunch::store {
 namespace {
 
-/// As many as a wake-up of many may need; a large buffer is kept only among the first few.
+/// The most spare buffers, for a wake-up of many connections; large buffers are kept only among the
+/// first few.
 constexpr std::size_t spare_buffers_max = 256;
 constexpr std::size_t large_buffers_max = 16;
 constexpr std::size_t large_bytes = 4u << 10;
 constexpr std::size_t spare_bytes_max = 256u << 10;
 constexpr std::size_t chunks_per_send = 16;
 constexpr std::size_t descriptors_max = 8;
-/// No more ciphertext is made than this before some of it is sent, and no larger buffer is kept.
+/// The most ciphertext that is made before some of it is sent; larger buffers are not kept.
 constexpr std::size_t sealed_bytes_max = 256u << 10;
 constexpr std::size_t sealed_bytes_kept = 4u << 10;
 
@@ -37,8 +38,8 @@ Connection::Chunk& Connection::begin_chunk() {
   return chunks_.emplace_back();
 }
 
-/// Appends to the last chunk, unless it is partly sent already: what one slow send holds must not
-/// grow.
+/// The last chunk, to append to; a new one if it is partly sent, so that a chunk under a slow send
+/// does not grow.
 Bytes& Connection::buffer() {
   dirty();
   const std::size_t queued = queued_ + tail_bytes();
@@ -84,7 +85,7 @@ void Connection::hold(std::uint64_t change, std::uint64_t durable) {
     released_ = holds_.front().end;
     holds_.pop_front();
   }
-  if (change <= durable) return;  // Then nothing waits any more.
+  if (change <= durable) return;  // Then nothing has to wait.
   const std::uint64_t end = gone_ + left_bytes();
   if (holds_.empty()) {
     released_ = std::max(released_, gone_);
@@ -148,7 +149,8 @@ void Connection::sent(std::size_t bytes) {
   }
 }
 
-/// Most have one chunk to send, and without descriptors the simpler call does.
+/// Most connections have one chunk to send, for which, without descriptors, the simpler call is
+/// enough.
 ssize_t Connection::send_one() {
   const BytesView left = chunks_.front().bytes().subspan(sent_, sendable());
   return ::send(socket.get(), left.data(), left.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -196,7 +198,8 @@ TlsChannel::Fed Connection::unseal(BytesView in, Bytes& plain) {
   return fed;
 }
 
-/// False when TLS has failed. Descriptors cannot travel so, and only a unix socket has any.
+/// Encrypts queued bytes; false when TLS has failed. Descriptors cannot travel this way, but only
+/// unix sockets have any.
 bool Connection::seal_some() {
   while (sendable() > 0 && sealed_.size() < sealed_bytes_max) {
     const BytesView left = chunks_.front().bytes().subspan(sent_);
@@ -234,7 +237,7 @@ Connection::Flushed Connection::flush() {
       if (errno == EINTR) continue;
       return would_block(errno) ? Flushed::blocked : Flushed::broken;
     }
-    // They are on their way, even if the rest of the frame is not.
+    // The descriptors have left, even if the rest of the frame has not.
     chunks_.front().descriptors.clear();
     sent(static_cast<std::size_t>(n));
     if (static_cast<std::size_t>(n) < total) return Flushed::blocked;

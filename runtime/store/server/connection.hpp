@@ -25,21 +25,21 @@ struct ServerSecret;
 /// server polls, reads and closes.
 class Connection final : public Outbox {
  public:
-  /// Told once when there is something to send, until the next flush.
+  /// Called when there is something to send, once until the next flush.
   class Owner {
    public:
     virtual ~Owner() = default;
     virtual void on_dirty(Connection& connection) = 0;
-    /// Buffers that grew large, for the next that needs one: most connections are idle.
+    /// Spare large buffers, shared by all connections, most of which are idle.
     virtual std::vector<Bytes>& spare_buffers() = 0;
   };
-  /// Beyond this a session is asked to pause.
+  /// The queued bytes from which a session is asked to pause.
   static constexpr std::size_t congested_bytes = 1u << 20;
   /// Less is not counted at once, and no reason to end a connection.
   static constexpr std::size_t little_bytes = 64u << 10;
   /// Beyond this, not counting the block that is being sent, a peer that does not read is dropped.
   static constexpr std::size_t queued_bytes_max = 8u << 20;
-  /// More is not held even until the next flush, whatever a watch hands out: it is lost, and the
+  /// The most that is held until the next flush, whatever a watch produces: more is lost, and the
   /// peer is dropped.
   static constexpr std::size_t held_bytes_max = 512u << 20;
 
@@ -54,17 +54,17 @@ class Connection final : public Outbox {
   }
   void fail() noexcept override { failed_ = true; }
   bool failed() const { return failed_; }
-  /// Its session is asked to pause from then on.
+  /// The time from which its session is asked to pause.
   void begin_turn(Clock::time_point end) { turn_end_ = end; }
-  /// Whether the turn was at its end.
+  /// Whether the turn is over.
   bool end_turn() { return Clock::now() >= std::exchange(turn_end_, Clock::time_point::max()); }
   /// A frame of its own, with descriptors.
   void send_with(Bytes frame, std::vector<unique_fd> descriptors);
 
-  /// What is queued by now goes out only when the change of this number is durable, as those up to
+  /// Holds the bytes queued so far until the change of this number is durable; those up to
   /// `durable` are. Numbers do not shrink from one call to the next.
   void hold(std::uint64_t change, std::uint64_t durable);
-  /// held: all is sent but what waits for a change.
+  /// held: everything is sent except bytes that wait for a change.
   enum class Flushed { all, held, blocked, broken };
   /// Sends what the socket takes.
   Flushed flush();
@@ -94,24 +94,25 @@ class Connection final : public Outbox {
   Protocols protocols;
   std::unique_ptr<Session> session;
   bool ended = false;       ///< To be destroyed at the end of the batch.
-  bool pending = false;     ///< Has not been welcomed, and time runs out.
+  bool pending = false;     ///< Not welcomed yet, with a deadline.
   bool lingers = false;     ///< Closed by us; the peer may still read what was sent.
-  bool deaf = false;        ///< It takes nothing more; what it has said is still read.
-  bool silent = false;      ///< Has not said anything on a port that must not mind.
+  bool deaf = false;        ///< It takes nothing more; its earlier bytes are still read.
+  bool silent = false;      ///< Has been silent on a port that has to accept that.
   bool paused = false;      ///< Its session may hold requests that it has not taken up.
   bool held = false;        ///< Is among those that wait for a change to be durable.
   bool due = false;         ///< Waits for its turn.
-  bool unfinished = false;  ///< Its turn was over; it has another one, and is not read before.
+  bool unfinished = false;  ///< Its turn was over; it is not read before its next one.
   bool c10d = false;
   MemoryCharge charge;                        ///< What the memory budget counts of it.
-  std::shared_ptr<const ServerSecret> asked;  ///< With TLS: what was asked of it.
-  std::uint64_t proved = 0;    ///< The number of the key that it has proved; 0: of none.
-  std::string unwelcome;       ///< Why it is refused unless it proves a secret; empty: it is not.
+  std::shared_ptr<const ServerSecret> asked;  ///< With TLS: the secrets that it is asked for.
+  std::uint64_t proved = 0;  ///< The number of the key that it has proved; 0: of none.
+  /// Why it is refused unless it proves a secret; empty: it is let in.
+  std::string unwelcome;
   std::string peer;            ///< The address that counts it among its connections; empty: none.
   Clock::time_point heard;     ///< When anything was last read.
   std::uint32_t interest = 0;  ///< The events that epoll watches for.
-  std::uint32_t events = 0;    ///< Those that have come, for its turn.
-  std::shared_ptr<Turns::Job> job;  ///< With which it has its turns.
+  std::uint32_t events = 0;    ///< Events that have come, for its turn.
+  std::shared_ptr<Turns::Job> job;  ///< The job whose turns it shares.
 
  private:
   struct Chunk {
@@ -125,7 +126,7 @@ class Connection final : public Outbox {
   std::size_t tail_bytes() const { return chunks_.empty() ? 0 : chunks_.back().bytes().size(); }
   Chunk& begin_chunk();
   std::size_t left_bytes() const { return queued_ + tail_bytes() - sent_; }
-  /// How many of the bytes that are left may go out.
+  /// The number of remaining bytes that may go out.
   std::size_t sendable() const;
   Flushed flush_sealed();
   bool seal_some();
@@ -138,8 +139,8 @@ class Connection final : public Outbox {
   std::deque<Chunk> chunks_;
   std::size_t queued_ = 0;  ///< Bytes of all chunks but the last.
   std::size_t sent_ = 0;    ///< Bytes of the first chunk that are sent.
-  /// What was queued up to `end` waits for a change. Places are counted in bytes from the
-  /// connection's beginning.
+  /// Bytes up to `end` that wait for a change. Places are counted in bytes from the connection's
+  /// beginning.
   struct Hold {
     std::uint64_t change = 0;
     std::uint64_t end = 0;

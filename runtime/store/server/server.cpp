@@ -23,7 +23,7 @@ void set_option(int fd, int level, int name, int value) {
 constexpr int idle_seconds = 30, probe_seconds = 10, probes_max = 3;
 constexpr int unacknowledged_ms_max = 60'000;
 
-/// Accepted sockets inherit these, which saves system calls for each.
+/// Accepted sockets inherit these options, which saves system calls for each.
 void prepare(const Listener& listener) {
   set_nonblocking(listener.fd.get(), true);
   if (listener.unix_socket) return;
@@ -199,7 +199,8 @@ void Server::restrict_c10d(std::optional<std::vector<std::string>> hosts) {
   if (hosts) state_->c10d_hosts.emplace(hosts->begin(), hosts->end());
   for (auto& [id, connection] : state_->connections) {
     if (connection->ended || !connection->protocols.c10d) continue;
-    if (connection->session != nullptr && !connection->c10d) continue;  // Speaks the native one.
+    // It speaks the native protocol.
+    if (connection->session != nullptr && !connection->c10d) continue;
     if (state_->admits_c10d(connection->socket.get())) continue;
     ++state_->counters.strangers;
     state_->end(*connection);

@@ -27,11 +27,11 @@ namespace dlaunch::store {
 
 struct Counters {
   std::uint64_t accepted = 0;
-  std::uint64_t garbage = 0;    ///< Closed for a first byte, frame or length that cannot be.
+  std::uint64_t garbage = 0;    ///< Closed for an impossible first byte, frame or length.
   std::uint64_t slow = 0;       ///< Dropped because they did not read.
   std::uint64_t timed_out = 0;  ///< Said no HELLO in time.
-  std::uint64_t strangers = 0;  ///< Came from an address that PyTorch's store does not admit.
-  /// Did not prove the secret that is asked for: a wrong one, none, another job's.
+  std::uint64_t strangers = 0;  ///< Came from an address to which PyTorch's store is closed.
+  /// Did not prove the required secret: gave a wrong one, none, or another job's.
   std::uint64_t unauthenticated = 0;
   std::uint64_t silent = 0;   ///< On a c10d-capable port, connected and mute; never cut.
   std::uint64_t failed = 0;   ///< Ended because serving them failed: no memory, or a bug.
@@ -39,13 +39,13 @@ struct Counters {
   std::uint64_t crowded = 0;  ///< Turned away: their address had as many as it may.
 };
 
-/// How many connections there may be.
+/// The limits of connections.
 struct ConnectionLimits {
   std::size_t all = ~std::size_t{0};   ///< More wait to be accepted.
   std::size_t peer = ~std::size_t{0};  ///< From one address beyond this host's own sockets.
 };
 
-/// Why somebody was sent away before they were let in.
+/// Why a connection was turned away.
 enum class RefusalKind {
   no_secret,         ///< A secret is asked for, and none was given.
   wrong_secret,      ///< It fits no key that is accepted.
@@ -54,7 +54,7 @@ enum class RefusalKind {
   beyond_role,       ///< It joins a job with a secret that is not for nodes.
   garbled,           ///< Its TLS makes no sense, or was changed on the way.
   other_user,        ///< A unix socket is not for its user.
-  other_version,     ///< Of the protocol.
+  other_version,     ///< It speaks another version of the protocol.
   crowded_job,       ///< The job that HELLO names has as many connections as it may.
   bad_hello,         ///< The host does not admit HELLO for another reason.
 };
@@ -64,13 +64,13 @@ constexpr std::size_t refusal_kinds = 10;
 struct ServerKey {
   std::uint64_t number = 1;  ///< Its name here; not 0.
   KeyOfJob key_of;
-  /// Why those who prove it are refused all the same; empty: they are let in.
+  /// Why connections that prove it are refused all the same; empty: they are let in.
   std::string refusal = {};
-  Role role = Role::node;  ///< Of those who prove it.
+  Role role = Role::node;  ///< The role of connections that prove it.
 };
 
-/// With a secret, whoever comes by TCP has to prove a key of the job that their HELLO names, by
-/// TLS 1.3; PyTorch's protocol cannot, and is not asked.
+/// With a secret, a connection by TCP has to prove a key of the job that its HELLO names, by TLS
+/// 1.3; PyTorch's protocol cannot, and is not asked to.
 struct ServerSecret {
   std::vector<ServerKey> keys;  ///< At least one; they are tried in this order.
   /// Plain connections from this host's loopback are let in, as those on a unix socket are. Not on
@@ -92,13 +92,14 @@ class Server {
   /// come in without a secret; `access` names others, and those that it does not admit are told so.
   void listen(unique_fd listener, Protocols protocols,
               std::optional<SocketAccess> access = std::nullopt);
-  /// Called again, it holds for those who connect from then on; others stay.
+  /// A later call holds for later connections; present ones stay.
   void ask_for(ServerSecret secret);
   /// The number of the key that a connection has proved; 0: of none.
   std::uint64_t proved_by(ConnectionId who) const;
   /// How many connections have proved the key of this number.
   std::size_t connections_by(std::uint64_t key) const;
-  /// Hears of each that is sent away for want of a secret. Called as `hear` of on_slow_reader is.
+  /// Hears of each connection that is turned away for lack of a secret. Called like `hear` of
+  /// on_slow_reader.
   using HearUnproven = std::function<void(RefusalKind kind, const std::string& sentence)>;
   void on_unproven(HearUnproven hear);
   /// Hears of each connection that is dropped because it does not read, and of its address. Called
@@ -124,7 +125,7 @@ class Server {
     Address peer, own;
     c10d::Waiting what;
   };
-  /// Those of the namespace of this attempt, the first to come first.
+  /// The waiting clients of this attempt's namespace, in the order of their coming.
   std::vector<C10dWaiting> c10d_waiting() const;
   /// Numeric address of the other end; "" if there is no such connection.
   std::string peer_of(ConnectionId who) const;
@@ -134,21 +135,21 @@ class Server {
   /// Pushes a message nobody asked for, with descriptors on a unix socket.
   void push(ConnectionId to, wire::Type type, BytesView payload, std::vector<unique_fd> fds = {});
 
-  /// From now on native store requests are carried out there, not in namespaces here. To be called
-  /// before anyone connects; the backend outlives the server. A client that asks for much at once
-  /// may get it at once, so answers may queue up to 256 MiB a connection.
+  /// From now on the backend carries out native store requests, in place of namespaces here. To be
+  /// called before anyone connects; the backend outlives the server. A client may ask for much at
+  /// once and get it at once, so up to 256 MiB of answers may queue for a connection.
   void forward_to(Backend& backend);
   /// The backend's answer to a request of this connection's; `remember`: to a change.
   void answer(ConnectionId to, const wire::FrameHeader& header, BytesView payload, bool remember);
 
-  /// A native namespace more, which answers with this epoch; a request that names another one is
-  /// refused. It has the limits of the server unless it is given its own.
+  /// Adds a native namespace, which answers with this epoch; a request that names another epoch is
+  /// refused. Unless it is given limits of its own it has the server's.
   SpaceId add_space(std::uint64_t epoch);
   SpaceId add_space(std::uint64_t epoch, const Limits& limits);
   /// The same, of one that outlives the server where `kept` has a journal.
   SpaceId add_space(std::uint64_t epoch, const Limits& limits, KeptSpace kept);
-  /// From now on what is said waits until what was recorded before is durable. To be called before
-  /// anybody connects; `commits` outlives the server.
+  /// From now on each message waits until everything recorded before it is durable. To be called
+  /// before anybody connects; `commits` outlives the server.
   void hold_for(Commits& commits);
   /// Clients that sit in it sit nowhere then; their waits are refused with Errc::aborted and `why`.
   void drop_space(SpaceId space, std::string_view why);
@@ -166,7 +167,7 @@ class Server {
 
   /// When anything was last read from it; nullopt where it is gone.
   std::optional<Clock::time_point> last_heard(ConnectionId who) const;
-  /// Lets go of a connection: what is queued is sent, then it is closed.
+  /// Closes a connection once its queued bytes are sent.
   void close(ConnectionId who);
   /// Beyond loopback, PyTorch's store is served to these peers only (numeric addresses); nullopt,
   /// as at first: to all. Others are closed and counted, those that are connected already, too.

@@ -11,8 +11,8 @@
 namespace dlaunch::store {
 namespace {
 
-/// A PyTorch client is asked to pause when some of its answers wait; but the one that it gets
-/// meanwhile may be large, and so may what it has asked behind a wait.
+/// A PyTorch client is asked to pause when some of its answers wait. But the answer that it gets
+/// meanwhile may be large, and so may be its requests behind a wait.
 constexpr std::size_t c10d_queued_bytes_max =
     3 * c10d::value_bytes_max + Connection::queued_bytes_max;
 
@@ -66,7 +66,7 @@ void Server::State::on_event(Connection& connection, std::uint32_t events, Clock
     if (idle) feed(connection, {}, now);
   }
   if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) == 0 || connection.ended) return;
-  // Its last words are heard before its end is.
+  // Its last bytes are handled before its end.
   if (connection.unfinished) return;
   const ssize_t size = ::recv(connection.socket.get(), scratch.get(), read_bytes, MSG_DONTWAIT);
   if (size > 0) {
@@ -200,8 +200,8 @@ void Server::State::on_durable() {
   });
 }
 
-/// The peer is gone, or reads no more. Its earlier words lie in the socket: the last words of a
-/// worker that fails, while it is told of another one that did.
+/// The peer is gone, or reads no more. Its earlier bytes may still lie in the socket, such as the
+/// last report of a worker that fails while it is being told of another failure.
 void Server::State::hear_out(Connection& connection, Clock::time_point now) {
   if (std::exchange(connection.deaf, true)) return;
   connection.discard();

@@ -13,10 +13,10 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// How long a connection may take to say HELLO, and how many may be about it at once: all of a big
-/// job, for one that waits outside with a full backlog behind it tries again after a second only.
-/// When that many are and another comes, or when there is no descriptor for it, the oldest goes if
-/// it has been slow, else the other waits.
+/// How long a connection may take to say HELLO, and how many may be doing so at once: enough for
+/// all nodes of a big job, since a client that meets a full backlog tries again only after a
+/// second. If there are more, or no descriptor is left, the oldest one goes if it has been slow;
+/// otherwise the newcomer waits.
 constexpr auto hello_timeout = 3s;
 constexpr std::size_t pending_max = 16'384;
 constexpr auto pending_slow = 1s;
@@ -27,11 +27,11 @@ constexpr auto accept_pause = 100ms;
 /// How long we wait for a peer to read why it was refused, before the connection is closed.
 constexpr auto linger_timeout = 1s;
 constexpr std::size_t events_per_batch = 256;
-/// A timer that goes off later than this says that this process stood still.
+/// A timer that goes off later than this shows that this process stood still.
 constexpr auto late_at = 100ms;
 constexpr int accepts_per_event = 256;
-/// How long all jobs together are served before sockets are looked at again, and how long the
-/// connections of one of them are at a stretch.
+/// How long all jobs together are served before sockets are polled again, and how long one job's
+/// connections are served at a stretch.
 constexpr auto batch_time = 2ms;
 constexpr auto turn_time = 500us;
 constexpr std::uint64_t listener_bit = std::uint64_t{1} << 63;
@@ -273,8 +273,8 @@ bool Server::State::may_accept(Clock::time_point now) {
   return pending_count < pending_max;
 }
 
-/// A dropped connection frees its descriptor when the batch is over, and the newcomer is accepted
-/// in the next; with nobody to drop accepting rests.
+/// Makes room for a newcomer. A dropped connection frees its descriptor when the batch is over, and
+/// the newcomer is accepted in the next one. If there is nobody to drop, accepting rests.
 void Server::State::make_room(std::uint64_t index, Clock::time_point now) {
   if (drop_slow_pending(now)) return;
   if (choose_to_go) {
@@ -301,7 +301,7 @@ void Server::State::no_longer_pending(Connection& connection) {
   }
 }
 
-/// False when none has been slow.
+/// Drops the oldest unwelcomed connection if it has been slow; false if none has.
 bool Server::State::drop_slow_pending(Clock::time_point now) {
   if (pending.empty() || pending.front().first + pending_slow > now) return false;
   drop_oldest_pending();

@@ -33,9 +33,9 @@ struct Listener {
   std::optional<SocketAccess> access;  ///< Of a unix socket that is for more than our own user.
 };
 
-/// One epoll set holds every socket of the server and is itself one descriptor of the io_context:
-/// a wake-up serves all that are ready, at one system call for the polling, one to read and one to
-/// write for each of them. (An Asio socket each would cost one more for every wait.)
+/// One epoll set holds every socket of the server and is itself one descriptor of the io_context. A
+/// wake-up serves all ready sockets with one system call for polling, and one to read and one to
+/// write for each. (With an Asio socket for each, every wait would cost one more.)
 struct Server::State final : Host, Connection::Owner, std::enable_shared_from_this<Server::State> {
   State(asio::io_context& context, Host& owner, const Limits& bounds);
 
@@ -48,7 +48,7 @@ struct Server::State final : Host, Connection::Owner, std::enable_shared_from_th
   void wait_for_sockets();
   void wait_for_time();
   void serve_ready();
-  /// Has something to do, and waits for its turn.
+  /// Queues a connection that has something to do for its turn.
   void make_due(Connection& connection);
   /// Jobs are served in turn until the batch has lasted long enough.
   void take_turns();
@@ -67,7 +67,7 @@ struct Server::State final : Host, Connection::Owner, std::enable_shared_from_th
     guarded(nullptr, [&] { arm(); });
     if (!turns.empty()) go_on_soon();
   }
-  /// What fails here ends this connection, if it is one's, and nothing else.
+  /// Runs a step; a failure ends this connection, if it belongs to one, and nothing else.
   template <class Work>
   void guarded(Connection* connection, Work work) {
     try {
@@ -77,12 +77,13 @@ struct Server::State final : Host, Connection::Owner, std::enable_shared_from_th
     }
   }
   void failed(Connection* connection, const char* why) noexcept;
-  /// Some wait for their turn.
+  /// Whether some connections wait for their turn.
   void go_on_soon();
   /// The same, a little later, for want of memory.
   void go_on_later() noexcept;
   void settle(Clock::time_point now);
-  /// Sends at once what a call from outside of any batch has queued; callbacks come later.
+  /// Sends at once the bytes that a call from outside of any batch has queued; callbacks come
+  /// later.
   void send_soon();
 
   // ---- Time ----
@@ -116,7 +117,7 @@ struct Server::State final : Host, Connection::Owner, std::enable_shared_from_th
   Connection& add(unique_fd socket, Protocols protocols);
   void set_interest(Connection& connection, std::uint32_t events);
   void serve(Connection& connection, Clock::time_point now);
-  /// What it has said before goes on, and what it says now is read.
+  /// Continues with its earlier bytes, and reads the new ones.
   void on_event(Connection& connection, std::uint32_t events, Clock::time_point now);
   void feed(Connection& connection, BytesView in, Clock::time_point now);
   /// Has the memory budget count the connection, and ends it where it is the one too many.
@@ -126,7 +127,7 @@ struct Server::State final : Host, Connection::Owner, std::enable_shared_from_th
   void begin_c10d();
   void flush_dirty(Clock::time_point now);
   void flush(Connection& connection, Clock::time_point now);
-  /// What was held back for the changes that are durable now goes out.
+  /// Sends the bytes that waited for changes that are now durable.
   void on_durable();
   /// Closing a socket with unread input would reset it, and the peer would miss why it was refused.
   void hear_out(Connection& connection, Clock::time_point now);
@@ -138,13 +139,13 @@ struct Server::State final : Host, Connection::Owner, std::enable_shared_from_th
 
   // ---- The job's secret: server_tls.cpp ----
 
-  /// A TLS hello where there is no secret: said in a way that a client with one can tell from a
+  /// Answers a TLS hello where there is no secret, so that a client that has one can tell us from a
   /// stranger's port.
   void refuse_tls(Connection& connection);
   void begin_tls(Connection& connection, Clock::time_point now);
   /// Decrypts into `plain`; false when the connection is at an end.
   bool unseal(Connection& connection, BytesView in, Clock::time_point now);
-  /// Why this HELLO is not believed, if it is not.
+  /// Why this HELLO is not believed; empty: it is.
   std::optional<Refusal> unproven(Connection& connection, const wire::Hello& hello);
   void not_authenticated(const Connection& connection, RefusalKind kind, const std::string& why);
   void tell_unproven(RefusalKind kind, const Connection& connection, const std::string& what);
@@ -173,8 +174,8 @@ struct Server::State final : Host, Connection::Owner, std::enable_shared_from_th
   std::size_t queued_bytes_max = Connection::queued_bytes_max;
   std::vector<Bytes> spare;
   static constexpr std::size_t read_bytes = 256u << 10;
-  /// One read of one connection. Left as it is: to clear it would cost more than a small job's
-  /// store does.
+  /// The buffer for one read of one connection. It is never cleared, which would cost more than a
+  /// small job's whole store.
   std::unique_ptr<std::byte[]> scratch{new std::byte[read_bytes]};
   NativeSpaces native{*this, limits};
   std::unique_ptr<c10d::Namespace> c10d;  ///< From start on.
@@ -183,8 +184,8 @@ struct Server::State final : Host, Connection::Owner, std::enable_shared_from_th
   ConnectionId next_id = 1;
   std::optional<std::set<std::string>> c10d_hosts;  ///< Numeric; nullopt: all.
 
-  Commits* commits = nullptr;      ///< Null: nothing has to wait for a change to be durable.
-  std::vector<ConnectionId> held;  ///< Have something that waits for it.
+  Commits* commits = nullptr;      ///< Null: messages need not wait for durable changes.
+  std::vector<ConnectionId> held;  ///< Connections with bytes that wait for it.
   ConnectionLimits connection_limits;
   std::map<std::string, std::size_t> per_peer;  ///< Connections of an address.
   Turns turns;

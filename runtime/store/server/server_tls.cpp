@@ -9,7 +9,7 @@
 namespace dlaunch::store {
 namespace {
 
-/// Nobody else's machine is at the other end.
+/// Whether the other end is on this machine.
 bool is_local(int socket, bool trust_loopback) {
   const Address peer = peer_address(socket);
   if (peer.storage.ss_family == AF_UNIX) return true;
@@ -52,7 +52,7 @@ bool Server::State::unseal(Connection& connection, BytesView in, Clock::time_poi
     tell_unproven(RefusalKind::garbled, connection,
                   ", whose TLS makes no sense, or was changed on the way: " + channel.reason());
   }
-  // The alert is still sent. Messages heard before it do not count any more.
+  // The alert is still sent. Messages that came with the broken bytes do not count.
   connection.session.reset();
   connection.close();
   flush(connection, now);
@@ -89,7 +89,7 @@ std::optional<Host::Refusal> Server::State::unproven(Connection& connection,
   }
   if (hello.job == connection.tls().identity()) {
     const std::string role(name_of(key.role));
-    // Tools have no session, whatever they are.
+    // A connection without a session is a tool's.
     if (key.role != Role::node && hello.session != 0) {
       ++counters.unauthenticated;
       tell_unproven(

@@ -10,8 +10,8 @@
 
 namespace dlaunch::store {
 
-/// Which connection is served next: jobs take turns, however many connections each has, and within
-/// a job its connections do. Pure: it knows neither time nor sockets.
+/// Decides which connection is served next: jobs take turns, however many connections each has, and
+/// so do the connections within a job. Pure: it knows neither time nor sockets.
 class Turns {
  public:
   /// A job's connections that have something to do. A connection holds it as long as it lives.
@@ -33,7 +33,7 @@ class Turns {
     return job;
   }
 
-  /// Has something to do. Not to be called again before it was served.
+  /// Adds a connection that has something to do. Not to be called again before it was served.
   void add(const std::shared_ptr<Job>& job, ConnectionId connection) {
     job->waiting_.push_back(connection);
     if (job->listed_) return;
@@ -42,11 +42,11 @@ class Turns {
   }
 
   bool empty() const { return jobs_due_.empty(); }
-  /// How many names of jobs it holds.
+  /// The number of jobs it holds.
   std::size_t known_jobs() const { return jobs_.size(); }
 
-  /// The next job's turn: `serve` is handed its connections one after the other until none is left
-  /// or it says false. What is left waits behind the other jobs.
+  /// Gives the next job its turn: `serve` gets its connections one after the other until none is
+  /// left or it returns false. The rest waits behind the other jobs.
   template <class Serve>
   void serve_job(Serve serve) {
     const auto job = jobs_due_.front();
@@ -66,7 +66,7 @@ class Turns {
  private:
   static constexpr std::size_t few_jobs = 64;
   std::deque<std::shared_ptr<Job>> jobs_due_;
-  /// Those of jobs without a connection go when there are twice as many as were left.
+  /// All jobs by name. Those without a connection are removed when the number has doubled.
   std::map<std::string, std::weak_ptr<Job>> jobs_;
   std::size_t sweep_at_ = few_jobs;
 };

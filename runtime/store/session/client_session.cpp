@@ -11,8 +11,8 @@ namespace {
 constexpr std::size_t sealed_bytes_max = 64u << 10;  ///< Ciphertext is made in such pieces.
 constexpr std::size_t sealed_bytes_per_read = 32u << 10;
 constexpr std::size_t kept_buffer_bytes = 1u << 20;
-/// A `tick` that is so late says that this process stood still: later than a small part of the
-/// silence that is borne, within what a busy machine does and what nobody misses.
+/// A `tick` this late shows that this process stood still: a small part of the longest silence, but
+/// at least the delays of a busy machine, and at most a second.
 Clock::duration own_stall(Clock::duration silence_max) {
   using namespace std::chrono_literals;
   return std::clamp<Clock::duration>(silence_max / 4, 100ms, 1s);
@@ -194,7 +194,8 @@ std::optional<ClientSession::Event> ClientSession::take_welcome() {
 std::optional<ClientSession::Event> ClientSession::take_answer(FrameReader::Frame frame,
                                                                Clock::time_point now) {
   const auto found = unanswered_.find(frame.header.request);
-  if (found == unanswered_.end()) return std::nullopt;  // Forgotten meanwhile, or a ping.
+  // The request was forgotten meanwhile, or is a ping.
+  if (found == unanswered_.end()) return std::nullopt;
   Event event{Event::Kind::answer, frame.header, frame.payload, {}, {}};
   if ((frame.header.flags & wire::more) != 0 || found->second.stands) {
     event.answer = found->second.answer;
@@ -217,7 +218,7 @@ Clock::time_point ClientSession::due() const {
 void ClientSession::tick(Clock::time_point now) {
   const auto since = due();
   if (now < since) return;
-  // We stood still, and what it said meanwhile is still to be read: it is asked again.
+  // We stood still, and the peer's messages may still be unread, so it is pinged again.
   const bool stood_still = now - since > own_stall(options_.silence_max);
   if (stood_still) at_.heard = now;
   if (at_.pinged && !stood_still) {

@@ -3,18 +3,18 @@
 
 #include <utility>
 
-/// The requests of a ClientSession: which are sent, which are held back, which are sent again.
+/// The requests of a ClientSession: sending, holding back, and sending again.
 namespace dlaunch::store {
 namespace {
 
-/// So many of the unanswered changes that a server remembers may be pops: they may wait for long,
-/// and must not keep the pushes out that would end them.
+/// How many of the unanswered changes that a server remembers may be pops. Pops may wait for long,
+/// and must leave room for the pushes that would end them.
 constexpr std::size_t pops_max = wire::unanswered_changes_max / 2;
 constexpr std::size_t changes_max = wire::unanswered_changes_max - pops_max;
 
 bool can_be_cancelled(wire::Type type) { return wire::Requests::has(type, wire::waits); }
 
-/// The request with what is left of its time.
+/// The request with the time that it has left.
 Bytes with_timeout(wire::Type type, BytesView payload, wire::Timeout left) {
   Bytes changed;
   wire::decode_request(type, payload, [&](auto message) {
@@ -100,7 +100,8 @@ void ClientSession::send(Pending& pending, Clock::time_point now) {
 void ClientSession::resume(Clock::time_point now) {
   if (!open()) return;
   at_.resumed = true;
-  // However much it is, it has to be sent; what comes on top of it is limited.
+  // Unanswered requests have to be sent, however many bytes they are; only further ones are
+  // limited.
   for (const auto& [number, pending] : unanswered_) {
     if (!pending.held) at_.replayed += pending.frame.size();
   }

@@ -8,9 +8,9 @@ namespace {
 
 using Acceptors = std::shared_ptr<const std::vector<std::unique_ptr<TlsAcceptor>>>;
 
-/// A client names its job and not its key, and a handshake takes one key. So a client hello that
-/// the first key does not fit is heard again by an end with the next one: nothing has been answered
-/// by then. A stranger is told the same as if there were one key.
+/// A client names its job but not its key, and a handshake takes one key. So a client hello that
+/// does not fit the first key is given to an end with the next key; nothing has been answered by
+/// then. A stranger gets the same answer as if there were one key.
 class AnyKeyChannel final : public ServerChannel {
  public:
   explicit AnyKeyChannel(Acceptors acceptors)

@@ -15,7 +15,7 @@ namespace dlaunch::store {
 /// The client's end. Throws Error where it cannot be made.
 std::unique_ptr<TlsChannel> connect_tls(const std::string& job, const Key& key);
 
-/// The key of a job, for any name: of an unknown job as well, so that a wrong secret and an unknown
+/// Gives the key of a job by name, even for an unknown job, so that a wrong secret and an unknown
 /// job cannot be told apart.
 using KeyOfJob = std::function<Key(std::string_view job)>;
 
@@ -26,8 +26,8 @@ class ServerChannel : public TlsChannel {
   virtual std::size_t key() const noexcept = 0;
 };
 
-/// The server's end of many. Copies share what they work with, and so do their channels, which may
-/// outlive them.
+/// Makes the server's ends of many connections. Copies share their state, and so do their channels,
+/// which may outlive them.
 class ServerKeys {
  public:
   /// At least one. They are tried in this order. Throws Error where no end can be made.
@@ -38,8 +38,8 @@ class ServerKeys {
   std::shared_ptr<const std::vector<std::unique_ptr<TlsAcceptor>>> acceptors_;
 };
 
-/// After `broken`: what to throw, `what` being what was tried; Errc::unauthenticated where trying
-/// again is of no use.
+/// After `broken`: the error to throw, where `what` names the attempted step; Errc::unauthenticated
+/// if another try is of no use.
 Error error_of(const TlsChannel& channel, const std::string& what);
 
 }  // namespace dlaunch::store

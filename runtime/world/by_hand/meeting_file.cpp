@@ -35,8 +35,8 @@ Error file_error(const std::string& doing, const std::string& path, int error) {
                doing + " the meeting file " + in_quotes(path) + ": " + errno_text(error));
 }
 
-/// Gives the temporary file its name in one step, on NFS as well. Two ranks 0 that start at once
-/// find no file both; link(2), which replaces nothing, lets only one of them win.
+/// Gives the temporary file its name in one step, on NFS as well. If two ranks 0 start at once,
+/// both find no file; link(2), which replaces nothing, lets only one of them win.
 void place_file(const std::string& path, const std::string& temporary, bool replace) {
   if (!replace) {
     const int rc = ::link(temporary.c_str(), path.c_str());
@@ -123,7 +123,7 @@ bool is_known_gone(const MeetingRecord& meeting) {
   if (meeting.machine.empty() || meeting.machine != machine_id()) return false;
   const auto started = start_time_of(meeting.pid);
   if (started) return *started != meeting.started;
-  // Hidden from us is not gone.
+  // A process that is hidden from us need not be gone.
   return ::kill(static_cast<pid_t>(meeting.pid), 0) == 0 || errno != EPERM;
 }
 

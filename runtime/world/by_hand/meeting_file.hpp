@@ -16,7 +16,7 @@ struct MeetingRecord {
   std::string nonce;     ///< The job id of the store there.
   std::string hostname;  ///< Rank 0's.
   std::int64_t pid = 0;
-  std::string machine;        ///< Boot id and pid namespace: where `pid` means something.
+  std::string machine;        ///< Boot id and pid namespace in which `pid` is valid.
   std::uint64_t started = 0;  ///< The start time of `pid`, which tells it from a later one.
   bool operator==(const MeetingRecord&) const = default;
 };

@@ -17,7 +17,7 @@
 namespace dlaunch {
 namespace {
 
-/// Connections of whoever else knows the name; /proc/net/unix shows it.
+/// Limits connections by strangers: /proc/net/unix shows the name to anybody.
 constexpr std::size_t strangers_max = 16;
 constexpr std::byte agreed{1};
 
@@ -44,7 +44,7 @@ bool send_all(int fd, BytesView bytes) {
          static_cast<ssize_t>(bytes.size());
 }
 
-/// Unix sockets keep so few bytes together.
+/// A unix socket passes so few bytes as a whole.
 bool receive_all(int fd, std::span<std::byte> bytes) {
   return ::recv(fd, bytes.data(), bytes.size(), MSG_DONTWAIT) == static_cast<ssize_t>(bytes.size());
 }
@@ -66,7 +66,7 @@ bool wait_for(int fd, Membership& link, Clock::time_point deadline) {
   return wait_for(fds, link, deadline);
 }
 
-/// The part of all but the lowest rank.
+/// The part of every rank but the lowest.
 std::shared_ptr<Segment> fetch(const std::string& from, const WorldInfo& info, std::size_t ranks,
                                Membership& link, Clock::time_point deadline) {
   const unique_fd socket = connect_unix(from, deadline);
@@ -87,7 +87,7 @@ std::shared_ptr<Segment> fetch(const std::string& from, const WorldInfo& info, s
   return heard && verdict == agreed ? segment : nullptr;
 }
 
-/// One that has connected to the lowest rank.
+/// A rank that has connected to the lowest one.
 struct Guest {
   unique_fd socket;
   int rank = -1;
@@ -144,7 +144,7 @@ SegmentMeeting::SegmentMeeting() : name_("@dlaunch-" + random_hex(32)) {
     listener_ = listen_unix(name_);
     set_nonblocking(listener_.get(), true);
   } catch (const Error&) {
-    name_.clear();  // The neighbours see that there is none.
+    name_.clear();  // The neighbours see that there is no name.
   }
 }
 
@@ -179,7 +179,7 @@ std::shared_ptr<Segment> SegmentMeeting::share_at(std::span<const Neighbour> nei
     plan.oversubscribed = crowded;
     segment = Segment::create(plan);
   } catch (const Error& error) {
-    listener_.reset();  // A rank that asks later learns of it by that.
+    listener_.reset();  // The closed listener tells a rank that asks later.
     if (error.errc() == Errc::aborted || error.errc() == Errc::peer_lost) throw;
     return nullptr;
   }
@@ -202,7 +202,7 @@ std::shared_ptr<Segment> SegmentMeeting::hand_out(std::shared_ptr<Segment> segme
     for (std::size_t i = guests.size(); i-- > 0;) {
       if (fds[i + 1].revents == 0 || hear(guests[i], guests, *segment)) continue;
       if (guests[i].rank >= 0)
-        return nullptr;  // A neighbour that cannot; closing tells the others.
+        return nullptr;  // A neighbour cannot map it; closing the sockets tells the others.
       guests.erase(guests.begin() + static_cast<std::ptrdiff_t>(i));
     }
     if (fds.front().revents == 0) continue;
@@ -212,7 +212,7 @@ std::shared_ptr<Segment> SegmentMeeting::hand_out(std::shared_ptr<Segment> segme
     guests.push_back({std::move(come)});
   }
   for (const Guest& guest : guests) {
-    // One that is gone by now is lost to all of the world.
+    // A neighbour that is gone by now is lost to the whole world.
     if (guest.has_mapped) static_cast<void>(send_all(guest.socket.get(), std::span(&agreed, 1)));
   }
   return segment;

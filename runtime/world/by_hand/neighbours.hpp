@@ -14,29 +14,30 @@
 #include <string_view>
 #include <vector>
 
-/// How ranks that no agent started come to share the memory of their host, and know who shares its
-/// processors.
+/// Lets ranks that no agent started share the memory of their host, and find out which ranks share
+/// its processors.
 namespace dlaunch {
 
-/// A rank that runs on this host's processors, as it has told the others of it.
+/// A rank on this host's processors, by its own description.
 struct Neighbour {
   int rank = -1;
   std::uint32_t user = 0;      ///< Effective user id.
   std::string socket;          ///< The abstract name at which it listens; empty if it cannot.
-  Processors processors = {};  ///< What it may use of them.
-  std::string place = {};      ///< Its network namespace and host name: two of one see each other.
+  Processors processors = {};  ///< The processors it may use.
+  /// Its network namespace and host name; ranks with equal places see each other.
+  std::string place = {};
 
   bool operator==(const Neighbour&) const = default;
 };
 
-/// A line for each; what is none is left out. Sorted by rank.
+/// A line for each neighbour; other lines are left out when reading. Sorted by rank.
 std::string to_text(const Neighbour& neighbour);
 std::vector<Neighbour> neighbours_from(std::string_view text);
 
-/// One rank's part in it. The lowest rank makes the segment and hands it to the others over a unix
-/// socket under a random abstract name, which only processes of the same network namespace find and
-/// only those of the same user (or root) are answered on. When all have mapped it all keep it; if
-/// one has not, nobody does. For one thread.
+/// One rank's part in the meeting. The lowest rank makes the segment and hands it to the others
+/// over a unix socket under a random abstract name. Only processes of the same network namespace
+/// find that name, and only those of the same user (or root) are answered. All keep the segment if
+/// all have mapped it; otherwise nobody does. For one thread.
 class SegmentMeeting {
  public:
   /// Listens. Never throws: where that is forbidden the name is empty.

@@ -24,7 +24,7 @@ namespace dlaunch {
 namespace asio = boost::asio;
 using store::ConnectionId;
 
-/// Only the io thread touches what no lock is held for.
+/// Members without a lock are touched by the io thread alone.
 class RankHost::State final : public store::Host {
  public:
   explicit State(Options options)
@@ -56,7 +56,7 @@ class RankHost::State final : public store::Host {
       }
       members_.emplace(who, *hello.member);
       count(+1);
-      // After the WELCOME that this function's answer becomes.
+      // Done after WELCOME, which this function's answer becomes.
       asio::post(io_, [this, who, told = refusals_.size()] {
         grant(who);
         for (std::size_t i = 0; i < told && !formed_; ++i) {
@@ -81,7 +81,7 @@ class RankHost::State final : public store::Host {
     }
   }
 
-  /// It is told itself, and nobody reads what a rank would say here.
+  /// The rank hears it itself; nobody here reads its output.
   void on_other_version(ConnectionId, std::uint32_t) override {}
   void on_closed(ConnectionId who, bool goodbye) override {
     const auto gone = members_.find(who);
@@ -100,8 +100,8 @@ class RankHost::State final : public store::Host {
     }
   }
 
-  /// The owner learns of a process's end on a way of its own, before or after the connection's; a
-  /// goodbye may still wait to be read.
+  /// The owner learns of a process's end in another way, before or after the connection's end; a
+  /// goodbye may still be unread.
   void tell_lost(const PeerLoss& loss, bool failed) {
     if (departed_.contains(loss.rank) && !failed) return;
     const bool connected = std::ranges::any_of(
@@ -185,7 +185,7 @@ class RankHost::State final : public store::Host {
     server_.push(to, wire::Type::grant, wire::payload_of(message), std::move(fds));
   }
 
-  /// Those who were accepted, now or later, may wait for just that one.
+  /// Ranks that were accepted, now or later, may wait for just that one.
   void tell_refusal(const std::string& why) {
     if (refusals_.size() == refusals_max) return;
     refusals_.push_back(wire::payload_of(wire::Warning{"a process was turned away: " + why}));
@@ -229,9 +229,10 @@ class RankHost::State final : public store::Host {
   asio::executor_work_guard<asio::io_context::executor_type> keep_running_{io_.get_executor()};
   store::Server server_;
   std::map<ConnectionId, Member> members_;
-  bool formed_ = false;     ///< One rank was ready, so all had come: it had passed their barrier.
-  std::set<int> departed_;  ///< Said goodbye.
-  std::map<int, std::pair<PeerLoss, bool>> told_;  ///< By the owner, while still connected.
+  bool formed_ = false;     ///< A rank was ready, so all had come: it had passed their barrier.
+  std::set<int> departed_;  ///< Ranks that said goodbye.
+  /// Losses told by the owner while the rank was connected.
+  std::map<int, std::pair<PeerLoss, bool>> told_;
   static constexpr std::size_t refusals_max = 16;
   std::vector<Bytes> refusals_;
   std::optional<Refusal> failure_;

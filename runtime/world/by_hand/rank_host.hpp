@@ -24,15 +24,15 @@ class RankHost {
     int world_size = 1;
     std::string job;                   ///< A HELLO that names another job is refused (mismatch).
     std::vector<unique_fd> listeners;  ///< Bound and listening.
-    /// The owner watches over the members' processes and calls tell_lost itself; else a connection
-    /// that closes without a goodbye is a loss.
+    /// Whether the owner watches the members' processes and calls tell_lost itself; if not, a
+    /// connection that closes without a goodbye is a loss.
     bool owner_tells_losses = false;
     /// Set if all members are children of this process: the memory that they share, made when the
     /// first one comes. If it cannot be had, they do without.
     std::optional<SegmentPlan> segment;
   };
   explicit RankHost(Options options);
-  /// Cuts off all that are still connected.
+  /// Disconnects all members that are still connected.
   ~RankHost();
 
   /// A new connection to this host, from within its own process.
@@ -48,7 +48,7 @@ class RankHost {
   void fail(Errc code, const std::string& sentence);
   /// The members' claims about failed calls, each one's first.
   std::map<int, Claim> claims();
-  /// Says whose fault it is if the world could not form, which it told all.
+  /// The claim that all were told if the world could not form.
   std::optional<Claim> forming_claim();
   /// The members' shared memory; null where there is none, or not yet.
   std::shared_ptr<Segment> segment();

@@ -5,7 +5,7 @@
 namespace dlaunch {
 namespace {
 
-/// More names than these say nothing to a reader.
+/// The most names in a sentence; more would not help a reader.
 constexpr std::size_t names_max = 32;
 constexpr std::size_t refusals_max = 8;
 

@@ -14,7 +14,7 @@ using Member = wire::Hello::Member;
 /// "pid 12 on host-a".
 std::string to_string(const Member& member);
 
-/// Knows who has come to a world that forms without an agent. Pure; not thread-safe.
+/// The ranks that have come to a world that forms without an agent. Pure; not thread-safe.
 class Roster {
  public:
   explicit Roster(int world_size) : world_size_(world_size) {}

@@ -68,7 +68,7 @@ Error missing_error(const std::vector<std::string>& missing, const std::string& 
                                  " missing from the environment: " + why);
 }
 
-/// Everything that is missing, in one sentence.
+/// All missing variables, in one sentence.
 void require_variables(const Environment& environment, Launcher launcher, const Asked& asked,
                        const std::string& size_name) {
   const Names& names = names_of(launcher);

@@ -12,7 +12,7 @@ namespace dlaunch {
 using Environment = std::map<std::string, std::string, std::less<>>;
 Environment current_environment();
 
-/// The launcher that prepared the environment, in the order in which they are believed.
+/// The launcher that prepared the environment, in the order of precedence.
 enum class Launcher {
   dlaunch,    ///< DLAUNCH_WORKER_CONTROL or DLAUNCH_WORKER_AGENT.
   variables,  ///< RANK: by hand, or by torchrun.
@@ -23,17 +23,17 @@ enum class Launcher {
 };
 Launcher launcher_of(const Environment& environment);
 
-/// The values that an environment is asked for.
+/// The values to be read from an environment.
 struct Asked {
   int rank = -1;  ///< Said by a URL; wins over the environment where it is not negative.
   int size = -1;
   bool master = false;  ///< Rank 0's address is needed, too (unless the world has one rank).
 };
 
-/// What an environment says about a process's place.
+/// A process's place by its environment.
 struct WorldPlace {
   WorldInfo info;        ///< master_addr and master_port are empty where the environment has none.
-  bool on_node = false;  ///< The ranks within the node and of the node are known, too.
+  bool on_node = false;  ///< Whether the rank on the node and the node's rank are known, too.
 };
 
 /// Reads the variables of `launcher` (none reads as `variables`). Throws Error{misuse} with one
