@@ -46,12 +46,12 @@ struct JobRules {
   int max_restarts = 0;
   /// Only restarts within the last so long count against `max_restarts`; 0: all.
   Clock::duration restart_window{0};
-  RestartBackoff restart_backoff;
+  RestartBackoff restart_backoff = {};
   bool continue_on_failure = false;
 
   Clock::duration join_timeout{};  ///< From the first join of a round.
   Clock::duration last_call{};     ///< From MIN nodes on, in a first round.
-  Liveness liveness;
+  Liveness liveness = {};
 
   /// The job can do with fewer nodes than it would like.
   bool elastic() const { return nodes_min < nodes_max; }
