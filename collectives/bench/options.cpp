@@ -137,8 +137,8 @@ const auto rows = std::to_array<OptionRow<Settings>>({
     "Print which algorithm serves each size, and why; measure nothing."},
    take::flag<&Settings::explain>},
   {{"calibrate", 0, "FILE", "", options, {},
-    "Measure where which algorithm is faster here, and write a table to FILE, by which programs go "
-    "that are started with DLAUNCH_TABLE=FILE. --ops and --sizes do not count."},
+    "Measure where which algorithm is faster here, and write a table to FILE, which programs "
+    "started with DLAUNCH_TABLE=FILE go by. --ops and --sizes do not count."},
    take::text<&Settings::calibrate>},
   {{"warmup", 0, "N", "5", options, {},
     "Calls before anything is timed."}, take::number<&Settings::warmup, 0, warmup_max>},
@@ -149,7 +149,7 @@ const auto rows = std::to_array<OptionRow<Settings>>({
   {{"repetitions", 0, "N", "9", options, {}, "The time is the median of so many."},
    take::number<&Settings::repetitions, 1, repetitions_max>},
   {{"repetition-time", 0, "TIME", "30ms", options, {},
-    "What one repetition should take."}, store_time},
+    "The time that one repetition should take."}, store_time},
   {{"json", 0, "FILE|-", "", options, {},
     "Write the results as JSON; -: to stdout, and the table to stderr."},
    take::text<&Settings::json>},

@@ -57,7 +57,7 @@ std::string absent_text(const Together& clients, std::int32_t world) {
   return ranks_text(absent) + (absent.size() == 1 ? " does" : " do") + " not wait for it";
 }
 
-/// All ranks come to the barrier of this key.
+/// Whether all ranks come to the barrier of this key.
 bool is_barrier_key(std::string_view key) {
   return key.ends_with("/last_worker") || key.find("store_based_barrier_key") != key.npos;
 }

@@ -43,7 +43,7 @@ class NodeExchange {
   store::Uplink* uplink_ = nullptr;
   store::NodePlace place_;
   std::set<std::uint64_t> asked_;  ///< The uplink's numbers.
-  /// What is on its way checks that its epoch goes on.
+  /// An exchange under way checks that its epoch goes on.
   std::shared_ptr<int> epoch_ = std::make_shared<int>(0);
 };
 

@@ -179,7 +179,7 @@ constexpr auto rows = std::to_array<OptionRow<Draft>>({
     "Where the workers run, and from where a program with a relative path is taken; default: "
     "where dlaunch was started.", {}, "wdir workdir chdir"}, take::text<&Draft::directory>},
   {{"role", 0, "NAME", "default", workers, also_torchrun,
-    "What the workers are, for ROLE_NAME and line prefixes."}, take::text<&Draft::role>},
+    "A name for the workers, for ROLE_NAME and line prefixes."}, take::text<&Draft::role>},
   {{"virtual-local-rank", 0, "", "0", workers, also_torchrun,
     "Each worker sees one GPU only and has LOCAL_RANK 0."}, take::flag<&Draft::virtual_local_rank>},
   {{"stdin", 0, "RANK|none", "0", workers, ours,
@@ -212,7 +212,7 @@ constexpr auto rows = std::to_array<OptionRow<Draft>>({
   {{"hostfile", 0, "FILE", "", meeting, ours,
     "The same, with a line HOST:N, or HOST slots=N, for each host."}, take::nothing},
   {{"ssh", 0, "PROGRAM", "ssh -T -o BatchMode=yes", meeting, ours,
-    "What starts a line on a host: PROGRAM HOST LINE.", {}, "rsh launch-agent"},
+    "The program that starts a line on a host: PROGRAM HOST LINE.", {}, "rsh launch-agent"},
    take::by<&Draft::ssh, read_program>},
   {{"ends-with-stdin", 0, "", "0", meeting, {},
     "End the job when standard input ends; so does what --hosts starts, when dlaunch here is "
@@ -221,8 +221,8 @@ constexpr auto rows = std::to_array<OptionRow<Draft>>({
   {{"nnodes", 0, "N|MIN:MAX", "1:1", meeting, also_torchrun,
     "Number of nodes; the same line is started on each."}, take::by<&Draft::nodes, read_nodes>},
   {{"spares", 0, "N", "0", meeting, ours,
-    "So many more nodes may come and wait; one that is lost is replaced by one of them at once, "
-    "which costs no restart."}, take::number<&Draft::spares, 0, spares_max>},
+    "N more nodes may come and wait; a lost node is replaced by one of them at once, which costs "
+    "no restart."}, take::number<&Draft::spares, 0, spares_max>},
   {{"node-rank", 0, "R", "", meeting, also_torchrun,
     "This node's place among the nodes; default: decided where they meet."},
    take::number<&Draft::node_rank, 0, node_ranks_max>},
@@ -315,7 +315,7 @@ constexpr auto rows = std::to_array<OptionRow<Draft>>({
     "stays out. An elastic job goes on without the node, another ends with 79."},
    take::text<&Draft::node_check>},
   {{"node-check-timeout", 0, "TIME", "60", failure, ours,
-    "From the start of the check on, until it is killed and has failed."},
+    "How long the check may run; then it is killed, and has failed."},
    take::duration<&Draft::node_check_timeout>},
   {{"health-port", 0, "PORT|HOST:PORT", "", failure, ours,
     "Tell by HTTP whether this node's agent is alive (/healthz) and its workers run (/readyz), for "
@@ -333,7 +333,7 @@ constexpr auto rows = std::to_array<OptionRow<Draft>>({
     "How long before the deadline workers that catch --deadline-signal get it; 0: never."},
    take::duration<&Draft::deadline_notice>},
   {{"deadline-signal", 0, "SIGNAL", "SIGUSR1", failure, ours,
-    "What tells workers of the deadline, to save their work, say."},
+    "The signal that tells workers of the deadline, so that they can save their work."},
    take::by<&Draft::deadline_signal, read_signal>},
   {{"signals-to-handle", 0, "LIST", "SIGTERM,SIGINT,SIGHUP,SIGQUIT", failure, also_torchrun,
     "Signals that end the job; all go to every worker."}, take::by<&Draft::signals, read_signals>},

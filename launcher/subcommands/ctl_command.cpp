@@ -54,10 +54,10 @@ constexpr auto rows = std::to_array<OptionRow<Asked>>({
   {{"endpoint", 0, "HOST:PORT", "127.0.0.1:29401", options, {},
     "Address at which dlaunchd serves its status, its key http; from elsewhere by ssh -L."}, endpoint},
   {{"token-file", 0, "FILE", "", options, {},
-    "The operator's token, alone or behind the name; for what acts. Nobody else may read the file."},
+    "The operator's token, alone or behind the name; for actions. Nobody else may read the file."},
    take::text<&Asked::token_file>},
   {{"reason", 0, "TEXT", "", options, {},
-    "Why, for those whom it concerns: it is told to the nodes, and logged."},
+    "The reason for an action: the nodes are told, and it is logged."},
    take::any_text<&Asked::reason>},
   {{"timeout", 0, "TIME", "10s", options, {}, "How long to wait for the answer."},
    take::duration<&Asked::timeout>},
@@ -161,7 +161,7 @@ const OptionTable& ctl_options() {
       "Shows the jobs of a dlaunchd, and acts on them: stop ends a job; drain lets its\n"
       "epoch go on to its end and no node in; remove forgets it, too; evict takes a node for\n"
       "lost. Without ID, drain has dlaunchd take no new job, and resume has it take them again.\n"
-      "backup saves what dlaunchd keeps on its disk, while it runs, and waits for that.\n",
+      "backup saves the state that dlaunchd keeps on its disk, and waits for that.\n",
       rows);
   return table;
 }

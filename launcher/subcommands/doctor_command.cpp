@@ -32,13 +32,14 @@ constexpr std::string_view options = "Options";
 // clang-format off
 constexpr auto rows = std::to_array<OptionRow<Asked>>({
   {{"peer", 0, "HOST:PORT", "", options, {},
-    "Also: whether it can be reached, who answers there, and in how many ms."},
+    "Also: whether it can be reached, which program answers there, and in how many ms."},
    take::by<&Asked::peer, read_endpoint>},
   {{"hosts", 0, "HOST,...", "", options, {},
     "Also: by how much the clocks of these hosts differ from this one's; they are asked over ssh."},
    take::by<&Asked::hosts, read_hosts>},
   {{"ssh", 0, "PROGRAM", "ssh -T -o BatchMode=yes", options, {},
-    "What starts a line on a host: PROGRAM HOST LINE."}, take::by<&Asked::ssh, read_program>},
+    "The program that starts a line on a host: PROGRAM HOST LINE."},
+   take::by<&Asked::ssh, read_program>},
   {{"json", 0, "", "0", options, {}, "The same as a line of JSON."}, take::flag<&Asked::json>},
   {{"help", 'h', "", "", options, {}, "Print this."}, nullptr},
 });
@@ -57,8 +58,9 @@ const OptionTable& doctor_options() {
       "dlaunch doctor",
       "Usage: dlaunch doctor [options]\n"
       "\n"
-      "Looks at what of this host makes jobs fail, and says of each thing whether it is\n"
-      "ok, a warning or a problem, and what to do. Ends with 1 where there is a problem.\n",
+      "Looks at everything of this host that makes jobs fail, and says of each item\n"
+      "whether it is ok, a warning or a problem, and what to do. Ends with 1 if there is\n"
+      "a problem.\n",
       rows);
   return table;
 }

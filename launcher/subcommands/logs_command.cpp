@@ -53,15 +53,14 @@ constexpr auto rows = std::to_array<OptionRow<Asked>>({
     "Go on with what they write, also when they are started again, until the job ends."},
    take::flag<&Asked::follow>},
   {{"since", 0, "TIME", "0", options, {},
-    "Only what they wrote in the last TIME, in whole lines, and more roughly the longer that is; "
-    "0: all."},
+    "Only lines of the last TIME, more roughly the longer that is; 0: all."},
    take::duration<&Asked::since>},
   {{"stdout", 0, "", "0", options, {}, "Only what they wrote to stdout."},
    take::flag<&Asked::out>},
   {{"stderr", 0, "", "0", options, {}, "Only what they wrote to stderr."},
    take::flag<&Asked::err>},
   {{"dir", 0, "DIR", "", options, {},
-    "The logs of a job that has ended: the folder that it had as --log-dir, or the job's own in it."},
+    "The logs of a job that has ended: its --log-dir, or the job's own folder in it."},
    take::text<&Asked::directory>},
   {{"help", 'h', "", "", options, {}, "Print this."}, nullptr},
 });

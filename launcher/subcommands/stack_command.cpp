@@ -220,10 +220,10 @@ const OptionTable& stack_options() {
       "\n"
       "Shows where the ranks of a job of this user are in their programs, those on this\n"
       "host: their stacks by py-spy for Python and by gdb for all else, or by what the\n"
-      "kernel tells. Before them stands in a line who is where, the rank that differs\n"
-      "first; then the keys that ranks await in PyTorch's store, and what NCCL's RAS and\n"
-      "PyTorch's flight recorder tell where they are on. A rank stands still while it is\n"
-      "looked at. Without JOB, the only one there is.\n",
+      "kernel tells. Before them a line says where each rank is, the rank that differs\n"
+      "first; then come the keys that ranks await in PyTorch's store, and the records\n"
+      "of NCCL's RAS and PyTorch's flight recorder, if they are on. A rank stands still\n"
+      "while it is looked at. Without JOB, the only one there is.\n",
       rows);
   return table;
 }

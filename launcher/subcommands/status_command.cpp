@@ -42,7 +42,7 @@ constexpr auto rows = std::to_array<OptionRow<Asked>>({
     "The same, drawn: a page for a browser, ranks as rows."},
    take::text<&Asked::timeline>},
   {{"watch", 0, "TIME", "0", options, {},
-    "Again and again, after so long each time, until no such job is left; 0: once."},
+    "Show it anew every TIME, until no such job is left; 0: once."},
    take::duration<&Asked::watch>},
   {{"help", 'h', "", "", options, {}, "Print this."}, nullptr},
 });

@@ -38,7 +38,7 @@ constexpr std::string_view options = "Options";
 // clang-format off
 constexpr auto rows = std::to_array<OptionRow<Asked>>({
   {{"signal", 0, "NAME", "SIGTERM", options, {},
-    "What the launcher is sent. After SIGKILL the ranks are killed, and nothing is told of their end.",
+    "The signal for the launcher. After SIGKILL the ranks are killed, and nothing tells their end.",
     {}, {}, "SIGTERM SIGINT SIGHUP SIGQUIT SIGKILL"},
    take::choice<&Asked::signal, signal_names>},
   {{"timeout", 0, "TIME", "1m", options, {},

@@ -43,19 +43,20 @@ std::optional<ActionOutcome> ActionDoor::act(Action action) {
     if (const auto now = std::exchange(shared->asked, std::nullopt)) {
       try {
         shared->outcome = shared->act(*now);
-      } catch (const std::exception&) {  // It is for the one who asked, and ends nothing else.
+        // The failure is for the operator who asked, and ends nothing else.
+      } catch (const std::exception&) {
         shared->failure = std::current_exception();
       }
     }
     shared->changed.notify_all();
   });
-  // The loop comes to it when this thread waits.
+  // The loop gets to it when this thread waits.
   state.posted = true;
   state.asked = std::move(action);
   state.outcome.reset();
   const auto deadline = Clock::now() + answer_time_max;
-  state.changed.wait_until(
-      lock, deadline, [&] { return state.stopped || state.outcome || state.failure; });
+  state.changed.wait_until(lock, deadline,
+                           [&] { return state.stopped || state.outcome || state.failure; });
   state.asked.reset();
   const auto failure = std::exchange(state.failure, nullptr);
   auto outcome = std::exchange(state.outcome, std::nullopt);

@@ -63,7 +63,7 @@ std::optional<Action> routed(std::string_view method, std::string_view path) {
   return action;
 }
 
-/// A job and a node can have it. Empty: it is not given.
+/// Whether a job or a node can have this name. Empty: no name is given.
 bool is_name(std::string_view name) {
   return name.size() <= name_bytes_max && std::ranges::none_of(name, is_control);
 }

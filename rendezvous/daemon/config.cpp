@@ -169,14 +169,14 @@ constexpr auto rows = std::to_array<OptionRow<Config>>({
     "the service manager's credentials, where it is there; else nobody may."},
    take::any_text<&Config::http_token_file>},
   {{"secret-file", 0, "FILE", "", keys, live,
-    "The secret that agents must know; on a second line one whose place it takes. Empty: "
-    "dlaunchd.secret among the service manager's credentials, where it is there."},
+    "The secret that agents must know; a second line may have the old one, which is still "
+    "accepted. Empty: dlaunchd.secret among the service manager's credentials, where it is there."},
    take::any_text<&Config::secret_file>},
   {{"tool-secret-file", 0, "FILE", "", keys, live,
-    "Another secret, for tools: who proves it may read and change keys of jobs, and join none."},
+    "Another secret, for tools: its holders may read and change keys of jobs, and join none."},
    take::any_text<&Config::tool_secret_file>},
   {{"read-only-secret-file", 0, "FILE", "", keys, live,
-    "A third one: who proves it may read keys of jobs, and no more."},
+    "A third secret: its holders may read keys of jobs, and no more."},
    take::any_text<&Config::read_only_secret_file>},
   {{"trust-loopback", 0, "", "0", keys, live,
     "Let plain connections of this host's loopback in without the secret, where there is one. Not "
@@ -197,9 +197,9 @@ constexpr auto rows = std::to_array<OptionRow<Config>>({
    [](Config& c, std::string_view v) {
      return take::store(read_integer(v, 1, keys_limit), c.rules.limits.keys); }},
   {{"bytes-max", 0, "SIZE", "4GiB", keys, at_start,
-    "Keys and values in one job's store, in bytes."}, bytes_max},
+    "Keys, values and waits in one job's store, in bytes."}, bytes_max},
   {{"memory-max", 0, "SIZE|auto", "auto", keys, at_start,
-    "What all jobs' stores, and what waits to be read or taken up, may take in bytes. auto: three "
+    "The bytes that all jobs' stores, unread answers and waiting requests may take. auto: three "
     "quarters of the cgroup's limit, or half of the machine's memory."}, memory_max},
   {{"connections-per-job-max", 0, "N", "32768", keys, live, "Connections of one job."},
    [](Config& c, std::string_view v) {

@@ -46,7 +46,7 @@ struct Config {
   Log::Form log_format = Log::Form::text;
   std::string config;  ///< The file it was read from; empty for none.
   bool check = false;
-  std::vector<std::string> words;  ///< Those that are no options.
+  std::vector<std::string> words;  ///< The words that are no options.
 
   GivenOptions given{dlaunchd_options()};  ///< Each value as it was written, and its origin.
 };

@@ -83,7 +83,7 @@ int Daemon::run() {
 
 // ---- The start ----
 
-/// Gigabytes take minutes to be checked and read.
+/// Checking and reading gigabytes takes minutes.
 std::unique_ptr<JobJournal> Daemon::load_journal() {
   const LongStart patience(task_.notify_socket, "reading the state", task_.watchdog);
   return open_journal(task_.config.state, std::move(task_.led), io_,
@@ -300,7 +300,7 @@ void Daemon::tell_manager(Word word) {
   }
 }
 
-/// What fails here, for want of memory say, ends nothing: the jobs have no part in it.
+/// A failure here, for want of memory say, ends nothing: the jobs have no part in it.
 template <class Part>
 void Daemon::attempt(Part part) {
   try {
@@ -308,7 +308,7 @@ void Daemon::attempt(Part part) {
   } catch (const std::exception& failure) {
     try {
       log_.error(std::string("something failed, and dlaunchd goes on: ") + failure.what());
-    } catch (const std::exception&) {  // There is no memory for telling it, either.
+    } catch (const std::exception&) {  // There is no memory for the log line, either.
     }
   }
 }

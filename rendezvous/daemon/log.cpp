@@ -25,10 +25,10 @@ constexpr std::size_t line_bytes_max = 2048;
 
 /// JSON may take six bytes for one of a name; this, too, is less than PIPE_BUF.
 constexpr std::size_t json_bytes_max = 4000;
-/// Of a job's name more is left out: no job has a longer one, but whoever asks for a job may name
-/// any.
+/// The most bytes of a job's name. No job has a longer one, but a request for a job may name
+/// anything.
 constexpr std::size_t job_bytes_max = 256;
-/// So much of the message there is always room for.
+/// The bytes of the message for which there is always room.
 constexpr std::size_t message_bytes_min = 128;
 constexpr std::size_t json_frame_bytes_max = 256;  // Time, level, event and numbers.
 static_assert(6 * (job_bytes_max + message_bytes_min) + json_frame_bytes_max < json_bytes_max);

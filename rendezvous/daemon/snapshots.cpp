@@ -17,7 +17,7 @@ constexpr auto answer_time_max = 2s;
 /// The number of nodes after which agents get their turn.
 constexpr std::size_t nodes_a_turn = 256;
 
-/// What fails in a turn of the loop is the readers', and ends nothing else.
+/// A failure in a turn of the loop is handed to the readers, and ends nothing else.
 void add_some_jobs(boost::asio::io_context& loop, const Service& service,
                    const std::shared_ptr<DaemonStatus>& status, const Snapshots::Take& take) try {
   for (std::size_t nodes = 0; nodes < nodes_a_turn; ++nodes) {  // A job without nodes counts, too.
@@ -53,7 +53,7 @@ struct Snapshots::State {
   std::shared_ptr<const DaemonStatus> latest;
   std::shared_ptr<const DaemonStatus> outdated;  ///< To be freed by readers, as that takes time.
   std::optional<Clock::time_point> asked;        ///< Since then the loop owes an answer.
-  std::exception_ptr failure;                    ///< What came in the way of the last one.
+  std::exception_ptr failure;                    ///< The failure of the last one.
   bool stopped = false;
 };
 

@@ -15,7 +15,7 @@ namespace dlaunch::rendezvous {
 /// second and only when somebody asks; everything else happens on the readers' thread.
 class Snapshots {
  public:
-  /// What was seen, or what came in the way.
+  /// The status, or the failure of looking.
   using Seen = std::variant<DaemonStatus, std::exception_ptr>;
   using Take = std::function<void(Seen)>;
   /// Looks, and hands over what it saw, then or in a later turn. Called on the loop.
@@ -28,8 +28,8 @@ class Snapshots {
   Snapshots& operator=(const Snapshots&) = delete;
 
   /// One that was begun within the last second. Null where the loop has not answered within 2 s of
-  /// being asked; whoever asks again meanwhile does not wait as long again. Throws what came in the
-  /// way of looking. On the one thread of the readers, not the loop's.
+  /// being asked; another call meanwhile does not wait as long again. Throws the failure of
+  /// looking. On the one thread of the readers, not the loop's.
   std::shared_ptr<const DaemonStatus> get();
   /// Nobody waits any more. Any thread.
   void stop();

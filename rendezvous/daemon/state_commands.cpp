@@ -66,7 +66,7 @@ std::string restore(const std::string& from, const std::string& path) {
 
 using Words = std::vector<std::string>;
 
-/// What follows the command's name, and what is done with it.
+/// A command's words behind its name, and its function.
 struct StateCommand {
   std::string_view name;
   std::string_view operands;

@@ -68,15 +68,15 @@ class ServiceNotifier {
   unique_fd fd_;
 };
 
-/// While it lives, a start that takes long is not taken for one that has failed: the service manager
-/// is told again and again, on a thread of its own, for as long as `limit` at most.
+/// While it lives, a start that takes long is not taken for one that has failed: the service
+/// manager is told again and again, on a thread of its own, for as long as `limit` at most.
 class LongStart {
  public:
   struct Times {
     std::chrono::microseconds period = std::chrono::seconds(5), limit = std::chrono::hours(1);
   };
-  /// `socket` as NOTIFY_SOCKET names it; empty: there is no manager. `watchdog` as of
-  /// watchdog_period: one that stood by before is watched already.
+  /// `socket` is the one that NOTIFY_SOCKET names; empty: there is no manager. `watchdog` is that
+  /// of watchdog_period: a daemon that stood by before is watched already.
   LongStart(std::string socket, std::string status,
             std::optional<std::chrono::microseconds> watchdog, Times times);
   LongStart(std::string socket, std::string status,

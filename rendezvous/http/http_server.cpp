@@ -128,9 +128,9 @@ struct HttpServer::State : std::enable_shared_from_this<State> {
   static asio::awaitable<void> linger(beast::tcp_stream& stream);
   Page page_for(const Request& request, const std::string& peer) const;
 
-  /// Accepts, unless that is being done.
+  /// Begins to accept, unless a coroutine does so already.
   void go_on_accepting();
-  /// Also that may fail.
+  /// Logging may fail, too.
   void tell(const char* what, const std::exception& error) const noexcept;
   /// A coroutine's end: an exception is told, and stops nothing else.
   auto ended(const char* what) {
@@ -145,8 +145,8 @@ struct HttpServer::State : std::enable_shared_from_this<State> {
   }
 
   asio::io_context& io;
-  /// Until stop(): a loop that runs out of work for a moment, since what it waited for has failed,
-  /// would end.
+  /// Held until stop(): the loop would end if it ran out of work for a moment, when what it waited
+  /// for has failed.
   asio::executor_work_guard<asio::io_context::executor_type> work;
   const Pages pages;
   const Trouble trouble;
@@ -154,7 +154,7 @@ struct HttpServer::State : std::enable_shared_from_this<State> {
   asio::steady_timer pause;  ///< Until a connection may be accepted again.
   std::set<Connection*> connections;
   std::size_t followers = 0;
-  std::size_t accepting = 0;  ///< Coroutines that accept: one.
+  std::size_t accepting = 0;  ///< The number of coroutines that accept; at most one.
   bool stopped = false;
 };
 
@@ -217,7 +217,7 @@ void HttpServer::State::tell(const char* what, const std::exception& error) cons
   }
 }
 
-/// What ends it leaves the loop, whose run() begins anew.
+/// An exception leaves the loop, whose run() begins anew.
 void HttpServer::State::go_on_accepting() {
   if (stopped || accepting > 0) return;
   asio::co_spawn(io, accept(shared_from_this()), [](const std::exception_ptr& failure) {
@@ -392,9 +392,10 @@ void HttpServer::run() {
     }
     std::this_thread::sleep_for(accept_pause);
     try {
-      // Behind the end of the coroutine that has failed.
+      // Runs after the end of the coroutine that has failed.
       asio::post(state_->io, [state = state_] { state->go_on_accepting(); });
-    } catch (const std::exception&) {  // The next failure comes here again, or who hangs up.
+      // The next failure, or the next client that hangs up, comes here again.
+    } catch (const std::exception&) {
     }
   }
 }

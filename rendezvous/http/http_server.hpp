@@ -28,7 +28,7 @@ class HttpServer {
   HttpServer(boost::asio::io_context& io, unique_fd listener, Pages pages, Trouble trouble);
   ~HttpServer();
 
-  /// Runs `io` until it is stopped or has nothing to do. What fails meanwhile, for want of memory
+  /// Runs `io` until it is stopped or has nothing to do. A failure meanwhile, for want of memory
   /// say, ends the connection that it was for; the others are served, and new ones accepted.
   void run();
   std::size_t connections() const;

@@ -294,7 +294,7 @@ void JobState::begin(Epoch epoch) {
   epoch_begun = now;
   if (course.begun) return;
   course.begun = now;
-  course.launch = {};  // Some of those who came may be gone.
+  course.launch = {};  // Some of the nodes that came may be gone.
 }
 
 void JobState::begin_end(EndCause why, const std::string& reason, Session told_by) {

@@ -86,14 +86,15 @@ struct JobState {
 
   std::string name;
   JobRules rules;
-  /// What has happened to the job so far. Another job under the same id has another one.
+  /// The job's course so far. Another job under the same id has another one.
   struct Course {
-    std::optional<std::string> rules_from;   ///< The node that brought them; none: the next does.
-    std::optional<Clock::time_point> begun;  ///< Its first epoch here began then.
+    /// The node that brought the rules; none: the next node brings them.
+    std::optional<std::string> rules_from;
+    std::optional<Clock::time_point> begun;  ///< The begin of its first epoch here.
     CommonLaunch launch;
     int attempt = 0;
     RestartBudget restarts;
-    std::optional<std::string> draining;  ///< Why no further epoch begins.
+    std::optional<std::string> draining;  ///< The reason why no further epoch begins.
   };
   Course course;
   EpochNumbers numbers;

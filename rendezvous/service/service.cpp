@@ -398,7 +398,7 @@ void Service::State::joined(store::ConnectionId who, bool is) {
   if (caller == callers.end() || caller->second.joined == is) return;
   caller->second.joined = is;
   is ? ++agents : --agents;
-  if (!is) expect(who, true);  // Its place is for those who have one, or will.
+  if (!is) expect(who, true);  // Its place is for connections that have joined a job, or will.
 }
 
 void Service::State::part_from_members(const Job& job) {

@@ -114,7 +114,7 @@ struct Service::State final : store::Host, std::enable_shared_from_this<State> {
   void turn_away(store::ConnectionId who, const std::string& job, const std::string& node,
                  const message::Refused& refusal);
   void joined(store::ConnectionId who, bool is);
-  /// The job goes, and those of its nodes that are connected have joined none any more.
+  /// The job goes, and its connected nodes have joined no job any more.
   void part_from_members(const Job& job);
   Job* find(std::string_view name);
   std::size_t unfinished() const;
@@ -130,14 +130,14 @@ struct Service::State final : store::Host, std::enable_shared_from_this<State> {
   /// have a place in it.
   bool came_after_restart(store::ConnectionId who, const std::string& name, message::Join& join);
   bool is_early(store::ConnectionId who) const;
-  /// A node that came to a job of an earlier service before those that have a place in it.
+  /// A node that came to a job of an earlier service before the nodes that have a place in it.
   struct Early {
     store::ConnectionId connection = 0;
     std::string job;
     message::Join join;
-    Clock::time_point until;  ///< Until then it waits for them.
+    Clock::time_point until;  ///< The time until which it waits for them.
   };
-  /// These join now.
+  /// Lets these join now.
   void call_early(const std::function<bool(const Early&)>& which);
   void forget_those_before();
   /// One of its nodes is back in the epoch that was being drained.

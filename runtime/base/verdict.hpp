@@ -77,10 +77,10 @@ struct Fact {
   std::optional<Claim> claim = std::nullopt;
 
   bool failed() const { return end == End::failed; }
-  /// A signal ended it that comes from outside, or from a wrong address. Nobody kills itself for
-  /// the loss of a peer: it had gone on, and died of something else.
+  /// Whether a signal ended it that comes from outside, or from a wrong address. No rank kills
+  /// itself for the loss of a peer: it had gone on, and died of something else.
   bool was_struck() const;
-  /// It failed in a call by the fault of others, as it says itself.
+  /// Whether it failed in a call by the fault of others, as it says itself.
   bool blames_others() const {
     return claim && claim->fault != Fault::own && claim->fault != Fault::disagreed;
   }
@@ -146,7 +146,7 @@ struct Verdict {
 ///   first rank that failed for it.
 std::optional<Verdict> judge(const Facts& facts);
 
-/// The cause failed, but says itself that it lost another rank, which may be elsewhere.
+/// Whether the cause failed, but says itself that it lost another rank, which may be elsewhere.
 bool lost_somebody(const Verdict& cause, const std::optional<Claim>& of_cause);
 
 /// Those who may wait for a rank that left are told this.

@@ -77,7 +77,7 @@ std::vector<std::vector<Operation>> Batch::transactions() const {
 
 namespace {
 
-/// There is a first key behind all that begin so.
+/// Whether there is a first key behind all keys with this prefix.
 bool can_be_prefix(std::string_view key) {
   constexpr char last_byte = '\xff';
   return !key.empty() && key.back() != last_byte;

@@ -39,7 +39,7 @@ std::optional<std::pair<std::int64_t, std::string>> complaint_in(const Json& ans
   return std::pair(std::int64_t{0}, std::string("an error without a message"));
 }
 
-/// What an error means for the one who asks.
+/// The kind of failure that an error is for the caller.
 Failure::Kind kind_of(unsigned status, std::int64_t code, std::string_view message) {
   const auto has = [&](std::string_view words) {
     return message.find(words) != std::string_view::npos;
@@ -54,7 +54,7 @@ Failure::Kind kind_of(unsigned status, std::int64_t code, std::string_view messa
     case Code::internal:
       return Failure::Kind::unreachable;
     case Code::resource_exhausted:
-      // Such as "too many requests"; a message that is too long stays that.
+      // Such as "too many requests"; a message that is too long is not tried again.
       return has("larger than max") ? Failure::Kind::refused : Failure::Kind::unreachable;
     case Code::failed_precondition:
       break;

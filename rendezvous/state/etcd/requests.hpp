@@ -48,8 +48,8 @@ Json erase_of(const std::string& key, bool all);
 // ---- Answers, which leave out what is 0, false or empty. They throw Failure for another form.
 // ----
 
-/// What an answer with this HTTP status says; an error is thrown as what it means for the one who
-/// asked.
+/// The contents of an answer with this HTTP status. An error is thrown as the Failure that it is
+/// for the caller.
 Json answer_in(unsigned status, std::string_view body);
 std::int64_t number_in(const Json& object, const char* field);
 std::string bytes_in(const Json& object, const char* field);

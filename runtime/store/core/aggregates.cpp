@@ -7,7 +7,7 @@
 namespace dlaunch::store {
 namespace {
 
-/// What an open round takes in the table of those, besides its name.
+/// The bytes of an open round in its table, besides its name.
 constexpr std::size_t open_bytes = 80;
 
 /// What one contribution takes.

@@ -51,18 +51,19 @@ class Aggregates {
   /// The first contributors that the open round lacks, at most `most`, and how many it lacks in
   /// all; none when nobody has arrived.
   Arrivals::Missing missing(std::string_view name, std::size_t most) const;
-  /// Who has arrived in the open round; null when nobody has.
+  /// The contributors that have arrived in the open round; null if there are none.
   const Arrivals* arrivals(std::string_view name) const;
   /// The names with an open round of `world` that lacks one of these, and the first that it lacks.
   std::vector<std::pair<std::string, int>> lacking(Contributors these, int world) const;
   std::size_t bytes() const { return bytes_; }
-  /// Of them, those of the last rounds' blocks.
+  /// The part of them that the last rounds' blocks take.
   std::size_t block_bytes() const { return block_bytes_; }
 
  private:
   struct Aggregate {
     std::uint64_t round = 0;  ///< The open one.
-    Arrivals arrived;         ///< As many as its first contributor said; 0: nobody has come yet.
+    /// The arrivals; their number is what the first contributor said, or 0 if nobody has come yet.
+    Arrivals arrived;
     std::vector<std::pair<int, Bytes>> blobs;
     bool has_last = false;
     std::shared_ptr<const Bytes> last;

@@ -8,15 +8,15 @@
 
 namespace dlaunch::store {
 
-/// Which of so many contributors have arrived. A search for those that have not takes a step for 64
-/// of them, and begins behind those that have all arrived.
+/// The contributors of a round that have arrived. A search for the others takes a step for 64 of
+/// them, and begins behind the first ones that have all arrived.
 class Arrivals {
  public:
   Arrivals() = default;
   explicit Arrivals(int count)
       : words_((static_cast<std::size_t>(count) + word_bits - 1) / word_bits), count_(count) {}
 
-  /// False where it has arrived before.
+  /// False if it has arrived before.
   bool add(int contributor) {
     const auto at = static_cast<std::size_t>(contributor);
     const std::uint64_t bit = std::uint64_t{1} << (at % word_bits);
@@ -30,7 +30,7 @@ class Arrivals {
   int lacking() const { return count_ - arrived_; }
   std::size_t bytes() const { return words_.size() * sizeof(std::uint64_t); }
 
-  /// The first that has not arrived of those from `from` on and before `end`; `end` if all have.
+  /// The first contributor from `from` on, before `end`, that has not arrived; `end` if all have.
   int first_missing(int from, int end) const {
     const auto first = static_cast<std::size_t>(from);
     const auto last = static_cast<std::size_t>(std::min(end, count_));
@@ -46,8 +46,8 @@ class Arrivals {
 
   struct Missing {
     std::vector<int> first;   ///< The first that have not arrived.
-    std::size_t lacking = 0;  ///< How many have not.
-    std::size_t steps = 0;    ///< What it took to find them.
+    std::size_t lacking = 0;  ///< The number of those that have not arrived.
+    std::size_t steps = 0;    ///< The steps that the search took.
   };
   Missing missing(std::size_t most) const {
     Missing found{{}, static_cast<std::size_t>(lacking()), 1};
@@ -65,7 +65,7 @@ class Arrivals {
   static constexpr std::size_t word_bits = 64;
 
   std::vector<std::uint64_t> words_;
-  std::size_t full_ = 0;  ///< All of so many words have arrived.
+  std::size_t full_ = 0;  ///< The number of leading words whose contributors have all arrived.
   int count_ = 0;
   int arrived_ = 0;
 };

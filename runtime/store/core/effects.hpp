@@ -20,7 +20,8 @@ struct Caller {
   bool operator==(const Caller&) const = default;
 };
 
-/// What many get is copied for each when it is small, and one block for all when it is not.
+/// A value for many receivers is copied for each up to this size; a larger one is one block for
+/// all.
 constexpr std::size_t copied_value_max = 2048;
 
 // ---- What a request can be answered with. Views are borrowed until the next call. ----
@@ -31,7 +32,7 @@ struct Number {
 };
 struct Found {
   BytesView value;
-  std::shared_ptr<const Bytes> block = nullptr;  ///< The value, where it is large and many get it.
+  std::shared_ptr<const Bytes> block = nullptr;  ///< The value, if it is large and many get it.
 };
 struct Absent {};
 struct FoundMany {
@@ -66,7 +67,7 @@ struct Changed {
   KeyChange::Kind kind{};
   std::string_view key;
   std::optional<BytesView> before, after;
-  std::shared_ptr<const Bytes> block = nullptr;  ///< As of Found: what it is after.
+  std::shared_ptr<const Bytes> block = nullptr;  ///< As in Found: the new value.
 };
 /// A deadline passed. Has the first of the keys, or of a barrier's contributors, that never came,
 /// and how many there are in all.

@@ -18,7 +18,7 @@
 /// The inside of KeyValues, for the files that implement it and nobody else.
 namespace dlaunch::store {
 
-/// So many leased keys are removed at once; the others have their turn before more are.
+/// The leased keys that are removed at once; other jobs have their turn before more are.
 constexpr std::size_t leases_at_once = 1024;
 
 inline void answer(Effects& out, Caller to, Answer what) {
@@ -85,7 +85,7 @@ struct KeyValues::State {
   /// To be called after a value was replaced or created; `before` is the value that watchers saw
   /// last.
   void changed(Map::iterator entry, bool created, std::optional<BytesView> before, Effects& out);
-  /// One block for so many readers of this value; null where each is to have a copy.
+  /// One block for so many readers of this value; null if each gets a copy.
   std::shared_ptr<const Bytes> block_for(std::size_t readers, const Bytes& value) const;
   void unlease(std::string_view key, Entry& entry);
   bool remove(std::string_view key, Effects& out);
@@ -96,7 +96,8 @@ struct KeyValues::State {
   std::size_t look_at(Waits::Id id, std::size_t names, Effects& out);
   void aggregate(PendingWait::Kind kind, Caller by, const Aggregates::Contribution& what,
                  Clock::time_point deadline, Effects& out);
-  /// Who keeps the open round of this aggregate from ever being complete; nullopt: nobody known.
+  /// The lost contributor for which the open round of this aggregate can never be complete; nullopt
+  /// if none is known.
   std::optional<std::string> hopeless(PendingWait::Kind kind, std::string_view name) const;
   /// Looks at so many names of a wait that is over, and answers it when it has seen what is
   /// missing.

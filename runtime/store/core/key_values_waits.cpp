@@ -308,7 +308,7 @@ std::optional<std::string> KeyValues::State::hopeless(Kind kind, std::string_vie
   return std::nullopt;
 }
 
-/// Those who waited for one that was lost before have been told.
+/// Waits for a contributor that was lost before have been answered already.
 void KeyValues::lose(Contributors lost, int world, std::string_view why, Effects& out) {
   State& s = *state_;
   s.kept.clear();

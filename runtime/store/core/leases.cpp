@@ -5,7 +5,7 @@
 namespace dlaunch::store {
 namespace {
 
-/// What a lease takes in the tables besides its key.
+/// The bytes of a lease in the tables, besides its key.
 constexpr std::size_t lease_bytes = 176;
 
 }  // namespace

@@ -30,7 +30,7 @@ class Leases {
   std::vector<std::string> expire(Clock::time_point now, std::size_t enough = ~std::size_t{0});
   std::size_t count_of(std::uint64_t owner) const;
   std::optional<Clock::time_point> earliest() const;
-  /// What it takes to remember them, about.
+  /// The bytes that all of this takes, about.
   std::size_t bytes() const { return bytes_; }
 
  private:

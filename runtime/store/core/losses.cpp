@@ -6,7 +6,7 @@
 namespace dlaunch::store {
 namespace {
 
-/// What a range takes in its map, about.
+/// The bytes of a range in its map, about.
 constexpr std::size_t range_bytes = 96;
 
 }  // namespace

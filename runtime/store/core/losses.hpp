@@ -8,25 +8,25 @@
 
 namespace dlaunch::store {
 
-/// Some contributors to a namespace's aggregates, the first and so many from there on.
+/// A range of contributors to a namespace's aggregates.
 struct Contributors {
   int first = 0;
   int count = 1;
   int end() const { return first + count; }
 };
 
-/// The contributors that will not come any more, and why not, as ranges: a node that is lost takes
+/// The contributors that will not come any more, as ranges, each with the reason: a lost node takes
 /// all its ranks with it. Pure.
 class Losses {
  public:
-  /// These are lost of `world`. Those that were lost before keep their reason.
+  /// Adds losses of `world`. Contributors that were lost before keep their reason.
   void add(Contributors lost, int world, std::string_view why);
 
   struct Range {
     int end = 0;
     std::shared_ptr<const std::string> why;
   };
-  /// Those of `world`, by the first of each range.
+  /// The losses of `world`, by the first contributor of each range.
   const std::map<int, Range>& of(int world) const;
   std::size_t bytes() const { return bytes_; }
 

@@ -10,9 +10,9 @@
 
 namespace dlaunch::store {
 
-/// What all that shares it may hold together, in bytes, as far as it is counted: namespaces, the
-/// answers that wait to be read, and what has come in and is not taken up yet. Not thread-safe,
-/// save that a charge may end on any thread.
+/// The bytes that all its holders may have together, as far as they are counted: namespaces,
+/// answers that wait to be read, and requests that have come and are not taken up yet. Not
+/// thread-safe, save that a charge may end on any thread.
 struct MemoryBudget {
   std::size_t max = ~std::size_t{0};
   std::uint64_t refused = 0;  ///< Requests for which there was no room.
@@ -28,11 +28,11 @@ struct MemoryBudget {
   std::atomic<std::size_t> used_ = 0;
 };
 
-/// What the budget counts of one holder, for as long as that lives.
+/// The bytes that the budget counts for one holder, as long as that lives.
 class MemoryCharge {
  public:
   MemoryCharge() = default;
-  /// Null: nobody counts.
+  /// With null nothing is counted.
   explicit MemoryCharge(std::shared_ptr<MemoryBudget> budget) : budget_(std::move(budget)) {}
   MemoryCharge(MemoryCharge&& other) noexcept
       : budget_(std::move(other.budget_)), bytes_(std::exchange(other.bytes_, 0)) {}
@@ -50,7 +50,7 @@ class MemoryCharge {
     bytes_ = bytes;
   }
   std::size_t bytes() const { return bytes_; }
-  /// Whether there is room for what is counted by now.
+  /// Whether the counted bytes are within the limit.
   bool has_room() const { return budget_ == nullptr || budget_->has_room(0); }
 
  private:
@@ -58,8 +58,8 @@ class MemoryCharge {
   std::size_t bytes_ = 0;
 };
 
-/// The block, which the budget counts once for as long as anybody holds it, however many do; the
-/// block itself where nobody counts.
+/// The block, which the budget counts once as long as it has holders, however many; without a
+/// budget the block itself.
 inline std::shared_ptr<const Bytes> counted(std::shared_ptr<const Bytes> block,
                                             std::shared_ptr<MemoryBudget> budget) {
   if (block == nullptr || budget == nullptr) return block;

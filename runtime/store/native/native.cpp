@@ -19,8 +19,8 @@ struct FirstOf {
   const Name& operator[](std::size_t i) const { return names[i]; }
 };
 
-/// A part of a session's end. Where it fails, for want of memory say, the other parts are not to
-/// miss it, and what it leaves behind ends with its lease or its namespace.
+/// A part of a session's end. If it fails, for want of memory say, the other parts are still done,
+/// and whatever it leaves behind ends with its lease or its namespace.
 template <class Part>
 void attempt(Part part) noexcept {
   try {

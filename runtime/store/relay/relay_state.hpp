@@ -24,8 +24,8 @@
 namespace dlaunch::store {
 namespace asio = boost::asio;
 
-/// What the relay knows of one epoch: another epoch has another one. A *call* is one request of one
-/// worker; an *ask* is one request that goes up, for one call or for several.
+/// The relay's state of one epoch, replaced as a whole with the next. A *call* is one request of
+/// one worker; an *ask* is one request that goes up, for one call or for several.
 struct RelayEpoch {
   using WorkerId = std::uint64_t;
   using AskId = std::uint64_t;
@@ -89,7 +89,8 @@ struct RelayEpoch {
   std::map<WorkerId, Worker> workers;
   std::map<ConnectionId, WorkerId> by_connection;
   std::map<std::uint64_t, WorkerId> by_session;
-  std::deque<std::pair<Clock::time_point, WorkerId>> left;  ///< In the order of leaving.
+  /// The workers that have left, in the order of leaving.
+  std::deque<std::pair<Clock::time_point, WorkerId>> left;
   std::set<std::tuple<Clock::time_point, WorkerId, std::uint64_t>> deadlines;
 
   std::map<AskId, Ask> asks;
@@ -99,10 +100,10 @@ struct RelayEpoch {
   std::vector<RoundKey> to_flush;
   /// When those that are held go up, complete or not. Some may have done so already.
   std::set<std::pair<Clock::time_point, RoundKey>> rounds_due;
-  /// The last round of each name that is over: who asks for it again is not held up.
+  /// The last finished round of each name: a worker that asks for it again is not held up.
   std::map<std::pair<wire::Type, std::string>, std::uint64_t> over;
   std::map<int, std::string> lost;
-  std::optional<std::string> store_lost;  ///< Why, once it is.
+  std::optional<std::string> store_lost;  ///< The reason, once it is lost.
   std::map<std::string, Bytes, std::less<>> published;
   std::optional<Clock::time_point> forgotten;  ///< When the store was found to be a new one.
 

@@ -16,7 +16,7 @@
 
 namespace dlaunch::store {
 
-/// Which ranks live on a node, and in what world.
+/// The ranks that live on a node, and the size of their world.
 struct NodePlace {
   std::uint64_t epoch = 0;
   int first_rank = 0;

@@ -35,7 +35,7 @@ class Connection final : public Outbox {
   };
   /// The queued bytes from which a session is asked to pause.
   static constexpr std::size_t congested_bytes = 1u << 20;
-  /// Less is not counted at once, and no reason to end a connection.
+  /// Fewer bytes than this are not counted at once, and are no reason to end a connection.
   static constexpr std::size_t little_bytes = 64u << 10;
   /// Beyond this, not counting the block that is being sent, a peer that does not read is dropped.
   static constexpr std::size_t queued_bytes_max = 8u << 20;
@@ -79,11 +79,11 @@ class Connection final : public Outbox {
   /// More is queued than a peer may leave unread.
   bool overfull(std::size_t bytes_max = queued_bytes_max) const;
   bool overrun() const { return overrun_; }
-  /// Has the memory budget count what it holds. False from when that was much, had grown and had no
-  /// room: more is lost, and the connection is to end.
+  /// Has the memory budget count the bytes that it holds. False once these are many, have grown and
+  /// have no room: further bytes are lost, and the connection has to end.
   bool count_held();
   bool greedy() const { return greedy_; }
-  /// What it takes in memory; of a block that others share, nothing.
+  /// The bytes that it takes in memory; a block that others share counts as nothing.
   std::size_t held_bytes() const;
   bool closing() const { return closing_; }
 
@@ -154,7 +154,7 @@ class Connection final : public Outbox {
   bool dirty_ = false;
   bool closing_ = false;
   bool overrun_ = false;  ///< Beyond held_bytes_max.
-  bool greedy_ = false;   ///< As count_held() says.
+  bool greedy_ = false;   ///< The last answer of count_held(), negated.
   bool failed_ = false;
   std::size_t shared_ = 0;  ///< Bytes of the queued blocks that others share.
   Clock::time_point turn_end_ = Clock::time_point::max();

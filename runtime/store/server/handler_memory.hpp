@@ -35,7 +35,7 @@ class HandlerMemory {
   bool taken_ = false;
 };
 
-/// As Asio asks for it. The memory outlives it.
+/// The allocator that Asio asks for. The memory outlives it.
 template <class T>
 class HandlerAllocator {
  public:
@@ -55,7 +55,7 @@ class HandlerAllocator {
   HandlerMemory* memory_;
 };
 
-/// A handler of a wait, which has its room there.
+/// A handler of a wait, whose memory is that room.
 template <class Handler>
 class WaitHandler {
  public:

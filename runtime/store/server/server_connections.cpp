@@ -30,7 +30,7 @@ Connection& Server::State::add(unique_fd socket, Protocols protocols) {
   connection.protocols = protocols;
   connection.job = jobless;
   connection.charge = MemoryCharge(limits.memory);
-  // What ends a connection, or has something to send to it, is not to fail for want of memory.
+  // Ending a connection, or sending to it, must not fail for want of memory.
   const std::size_t count = connections.size() + 1;
   if (dirty.capacity() < count) dirty.reserve(2 * count);
   if (ended.capacity() < count) ended.reserve(2 * count);
@@ -146,7 +146,8 @@ void Server::State::begin_c10d() {
 }
 
 void Server::State::flush_dirty(Clock::time_point now) {
-  // What could not be sealed is later, and what was said about it waits until then.
+  // Changes that could not be sealed now are sealed later, and bytes that were said about them wait
+  // until then.
   if (commits != nullptr) guarded(nullptr, [&] { commits->seal(); });
   // Ending a session may make others dirty, so the list can grow meanwhile.
   for (std::size_t i = 0; i < dirty.size(); ++i) {

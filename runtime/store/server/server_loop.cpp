@@ -20,7 +20,7 @@ using namespace std::chrono_literals;
 constexpr auto hello_timeout = 3s;
 constexpr std::size_t pending_max = 16'384;
 constexpr auto pending_slow = 1s;
-/// For want of memory, what is to be done is tried again after this.
+/// The pause before work that failed for want of memory is tried again.
 constexpr auto retry_pause = 10ms;
 /// Without descriptors or memory for another connection, accepting rests.
 constexpr auto accept_pause = 100ms;
@@ -63,8 +63,8 @@ void Server::State::wait_for_sockets() {
 
 void Server::State::wait_for_time() {
   timer.expires_at(armed);
-  timer.async_wait(WaitHandler(
-      time_memory, [self = shared_from_this()](const boost::system::error_code& error) {
+  timer.async_wait(
+      WaitHandler(time_memory, [self = shared_from_this()](const boost::system::error_code& error) {
         if (self->stopped) return;
         if (!error) {  // Else it was armed anew, for an earlier time.
           // If we stood still, messages that should have come by now may lie unread.

@@ -96,7 +96,8 @@ struct Server::State final : Host, Connection::Owner, std::enable_shared_from_th
   void accept_some(std::uint64_t index, Clock::time_point now);
   bool may_accept(Clock::time_point now);
   static std::string unwelcome_user(int socket, const SocketAccess& access);
-  /// Time runs for a connection that has just come; `counts`: it is one of its address'.
+  /// Starts the time of a connection that has just come; `counts` says whether it counts for its
+  /// address.
   void await_hello(Connection& connection, bool counts, Clock::time_point now);
   /// False where this address has as many connections as it may; else it counts one more.
   bool count_peer(Connection& connection);
@@ -189,7 +190,7 @@ struct Server::State final : Host, Connection::Owner, std::enable_shared_from_th
   ConnectionLimits connection_limits;
   std::map<std::string, std::size_t> per_peer;  ///< Connections of an address.
   Turns turns;
-  /// Of connections that have not been welcomed to a job.
+  /// The turn of connections that have not been welcomed to a job.
   const std::shared_ptr<Turns::Job> jobless = std::make_shared<Turns::Job>();
   Clock::time_point turn_end;  ///< Of the job that is served.
   bool go_on_posted = false;
