@@ -1,7 +1,7 @@
 #include "packaging/python-torch/extension/backend.hpp"
 
-#include "packaging/python-torch/extension/errors.hpp"
 #include "packaging/python-torch/extension/call_site.hpp"
+#include "packaging/python-torch/extension/errors.hpp"
 
 #include <algorithm>
 #include <cstdlib>
@@ -101,7 +101,6 @@ c10::intrusive_ptr<c10d::Backend> DlaunchBackend::split(
   auto made = of_members(ranks, options ? options->timeout : timeout_.load());
   if (options) {
     made->options_->group_name = options->group_name;
-    made->options_->group_desc = options->group_desc;
     made->options_->global_ranks_in_group = options->global_ranks_in_group;
   }
   return made;

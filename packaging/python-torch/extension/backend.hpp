@@ -44,7 +44,6 @@ class DlaunchBackend final : public c10d::Backend {
   c10::intrusive_ptr<Options> getBackendOptions() override { return options_; }
   bool supportsSplitting() const override { return true; }
   bool supportsCoalescing() const override { return true; }
-  bool supportsShrinking() const override { return true; }
   void setTimeout(Milliseconds timeout) override;
   void startCoalescing() override;
   WorkPointer endCoalescing() override;
@@ -59,8 +58,10 @@ class DlaunchBackend final : public c10d::Backend {
   c10::intrusive_ptr<Backend> merge(const c10::intrusive_ptr<c10d::Store>& store,
                                     const c10::intrusive_ptr<Options>& options, const int& rank,
                                     const int& size) override;
-  c10::intrusive_ptr<Backend> shrink(const std::vector<std::int64_t>& ranks_to_exclude, int flags,
-                                     const c10::intrusive_ptr<Options>& options) override;
+  // These two override what torch has that can shrink groups, and are nobody's before.
+  virtual bool supportsShrinking() const { return true; }
+  virtual c10::intrusive_ptr<Backend> shrink(const std::vector<std::int64_t>& ranks_to_exclude,
+                                             int flags, const c10::intrusive_ptr<Options>& options);
 
   WorkPointer broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;
   WorkPointer allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;

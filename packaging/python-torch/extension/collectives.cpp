@@ -280,8 +280,8 @@ DlaunchBackend::WorkPointer DlaunchBackend::reduce_scatter_tensor_coalesced(
   }
   const auto reduction = reduction_of(call, options.reduceOp);
   return collective(
-      {OpType::REDUCE_SCATTER_TENSOR_COALESCED, call, "dlaunch:reduce_scatter_tensor", 0,
-       options.timeout, inputs, outputs},
+      {OpType::COALESCED, call, "dlaunch:reduce_scatter_tensor", 0, options.timeout, inputs,
+       outputs},
       [&](Communicator& communicator, const dlaunch::Options& asked, Works& works) {
         for (std::size_t i = 0; i < in.size(); ++i) {
           works.push_back(communicator.start_reduce_scatter(in[i], out[i], reduction, asked));
@@ -357,8 +357,9 @@ DlaunchBackend::WorkPointer DlaunchBackend::send(Tensors& tensors, int to, int t
 
 DlaunchBackend::WorkPointer DlaunchBackend::recv(Tensors& tensors, int from, int tag) {
   const auto view = view_of("recv", only("recv", tensors));
-  return message({OpType::RECV, "recv", "dlaunch:recv", 0, {}, tensors, tensors}, Started::Kind::receive,
-                 tag, [&](Communicator& communicator, const MessageOptions& asked) {
+  return message({OpType::RECV, "recv", "dlaunch:recv", 0, {}, tensors, tensors},
+                 Started::Kind::receive, tag,
+                 [&](Communicator& communicator, const MessageOptions& asked) {
                    return communicator.irecv(view, from, asked);
                  });
 }

@@ -1,6 +1,6 @@
 #include "packaging/python-torch/extension/backend.hpp"
-#include "packaging/python-torch/extension/errors.hpp"
 #include "packaging/python-torch/extension/call_site.hpp"
+#include "packaging/python-torch/extension/errors.hpp"
 
 #include <dlaunch/dlaunch.hpp>
 
