@@ -12,7 +12,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// A batch that holds more lets the loop wait until it is taken.
+/// A batch that holds more lets the loop wait until it is taken, unless the place takes nothing:
+/// then requests are refused, and what is recorded all the same, as the ends of leases and
+/// sessions, is bounded by what there is of them.
 constexpr std::size_t batch_bytes_max = 4u << 20;
 /// What a change takes besides its key and value, at the most: pages of the log.
 constexpr std::size_t change_bytes = 4u << 10;
@@ -64,7 +66,7 @@ void Writer::append(Change change) {
 void Writer::seal() {
   if (filling_.changes.empty()) return;
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return ended_ || sealed_bytes_ < batch_bytes_max; });
+  changed_.wait(lock, [&] { return ended_ || blocked_ || sealed_bytes_ < batch_bytes_max; });
   hand_over();
   lock.unlock();
   changed_.notify_all();
@@ -166,6 +168,7 @@ void Writer::look() {
     const std::lock_guard lock(mutex_);
     obstacle_ = std::move(now);
     blocked_ = !obstacle_.why.empty();
+    changed_.notify_all();
   }
 }
 

@@ -17,7 +17,8 @@ class Commits {
   /// said.
   virtual std::uint64_t durable() const = 0;
   /// No request is half carried out: what was recorded up to now may become durable, all of it or,
-  /// should everything end, none. May wait while too much is under way.
+  /// should everything end, none. May wait while too much is under way, but not while none of it
+  /// can become durable.
   virtual void seal() = 0;
   /// `told` is called, on the server's thread and from no other call, each time durable() has
   /// grown; empty: nobody wants to know any more.
