@@ -20,8 +20,13 @@ class Commits {
   /// should everything end, none. May wait while too much is under way, but not while none of it
   /// can become durable.
   virtual void seal() = 0;
+  /// How much was recorded from the beginning, and how much of it is durable, in bytes, about.
+  virtual std::uint64_t recorded_bytes() const = 0;
+  virtual std::uint64_t durable_bytes() const = 0;
+  /// Nothing becomes durable for now, and no request makes a change: nobody is to wait for it.
+  virtual bool stuck() const = 0;
   /// `told` is called, on the server's thread and from no other call, each time durable() has
-  /// grown; empty: nobody wants to know any more.
+  /// grown or stuck() is another; empty: nobody wants to know any more.
   virtual void on_durable(std::function<void()> told) = 0;
 };
 

@@ -34,7 +34,7 @@ Connection& Server::State::add(unique_fd socket, Protocols protocols) {
   // What ends a connection, or has something to send to it, is not to fail for want of memory.
   if (dirty.capacity() < connections.size()) dirty.reserve(2 * connections.size());
   if (ended.capacity() < connections.size()) ended.reserve(2 * connections.size());
-  connection.interest = EPOLLIN;
+  connection.interest = connection.wanted = EPOLLIN;
   epoll_event event{EPOLLIN, {.u64 = id}};
   if (::epoll_ctl(poll, EPOLL_CTL_ADD, connection.socket.get(), &event) != 0) end(connection);
   return connection;
@@ -42,6 +42,8 @@ Connection& Server::State::add(unique_fd socket, Protocols protocols) {
 
 void Server::State::set_interest(Connection& connection, std::uint32_t events) {
   if (connection.unfinished) events &= ~std::uint32_t{EPOLLIN};
+  connection.wanted = events;
+  if (connection.quiet) events = EPOLLET;  // That it hung up is told even so, but only once.
   if (connection.interest == events) return;
   connection.interest = events;
   epoll_event event{events, {.u64 = connection.id}};
@@ -105,7 +107,7 @@ void Server::State::feed(Connection& connection, BytesView in, Clock::time_point
   if (!over || connection.paused || connection.ended || connection.unfinished) return;
   connection.unfinished = true;
   make_due(connection);
-  set_interest(connection, connection.interest);
+  set_interest(connection, connection.wanted);
 }
 
 void Server::State::charge(Connection& connection) {
@@ -193,6 +195,7 @@ void Server::State::on_durable() {
       connection->held = false;
       flush(*connection, now);
     }
+    turns.call_back();
   });
 }
 
