@@ -33,7 +33,7 @@ const JobRecord* Service::State::find_before(std::string_view name) const {
 
 /// An id that was in use stays in use: its nodes may need a few seconds to notice the restart.
 bool Service::State::came_after_restart(store::ConnectionId who, const std::string& name,
-                                        message::Join& join) {
+                                        message::Join& join, store::MemoryCharge& charge) {
   const JobRecord* record = find_before(name);
   if (record == nullptr || record->epoch == 0) return false;
   if (record->exit_code) {
@@ -53,7 +53,7 @@ bool Service::State::came_after_restart(store::ConnectionId who, const std::stri
   tell(who, message::Standing{standing});
   // One a connection: what it says again takes the place of what it said.
   std::erase_if(early, [&](const Early& each) { return each.connection == who; });
-  early.push_back({who, name, std::move(join)});
+  early.push_back({who, name, std::move(join), std::move(charge)});
   return true;
 }
 

@@ -108,7 +108,10 @@ void Service::State::begin_epoch(Job& job, std::uint64_t epoch, int world_size) 
           : server.add_space(epoch, limits, journal->space(job.name, job.incarnation, epoch));
   job.host = place_of_host(job);
   job.successors.clear();
-  for (auto& [session, member] : job.members) member.calls = {};
+  for (auto& [session, member] : job.members) {
+    member.calls = {};
+    member.calls_made = {};
+  }
 }
 
 /// Its ranks are lost with it, which nobody will be there to tell.

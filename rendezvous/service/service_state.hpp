@@ -45,7 +45,12 @@ struct Member {
   bool evicted = false;     ///< And is to join anew.
   Clock::time_point heard;  ///< As far as the rounds were told.
   CallsKnown calls;
+  store::MemoryCharge offer;       ///< What the memory budget counts of its offer,
+  store::MemoryCharge calls_made;  ///< and of the calls that its ranks had made, in this epoch.
 };
+
+/// Names go into logs, sentences and file names.
+bool is_name(std::string_view text);
 
 struct Job {
   std::string name;
@@ -105,6 +110,13 @@ struct Service::State final : store::Host, std::enable_shared_from_this<State> {
   store::ConnectionId stranger_to_go(Clock::time_point now);
   void dispatch(store::ConnectionId who, const Caller& caller, wire::Type type, BytesView payload);
   void join(store::ConnectionId who, message::Join message);
+  /// What is wrong with it, whatever the job.
+  std::optional<message::Refused> objection(Session session, const message::Join& message) const;
+  /// Where there is no room for the offer. `charge` counts it.
+  std::optional<message::Refused> no_room(const Job* job, Session session, const NodeOffer& offer,
+                                          store::MemoryCharge& charge);
+  /// Whether there is room for what the node tells; its texts are cut.
+  bool may_keep(Member& member, message::CallsMade& told);
   std::optional<message::Refused> objection(const Job* job, Session session,
                                             const message::Join& message) const;
   static std::optional<message::Refused> other_key(const Job& job, Session session,
@@ -125,7 +137,8 @@ struct Service::State final : store::Host, std::enable_shared_from_this<State> {
   const JobRecord* find_before(std::string_view name) const;
   /// True where the node is told that its job has ended, or that it has to wait for those that have
   /// a place in it.
-  bool came_after_restart(store::ConnectionId who, const std::string& name, message::Join& join);
+  bool came_after_restart(store::ConnectionId who, const std::string& name, message::Join& join,
+                          store::MemoryCharge& charge);
   bool is_early(store::ConnectionId who) const;
   /// Those who came early to this job, or to any where it is empty, join now.
   void call_early(const std::string& name);
@@ -246,6 +259,7 @@ struct Service::State final : store::Host, std::enable_shared_from_this<State> {
     store::ConnectionId connection = 0;
     std::string job;
     message::Join join;
+    store::MemoryCharge charge;  ///< What the memory budget counts of it.
   };
   std::deque<Early> early;
   Clock::time_point early_until = Clock::time_point::min();
