@@ -13,24 +13,6 @@
 #include <boost/asio/post.hpp>
 
 namespace dlaunch::rendezvous {
-namespace {
-
-/// A roster names every node in one frame.
-constexpr std::size_t roster_bytes_max = wire::frame_bytes_max - (64u << 10);
-
-/// The bytes that an offer takes in a roster.
-std::size_t roster_bytes(const NodeOffer& offer) {
-  constexpr std::size_t fixed = 32;
-  std::size_t bytes = fixed + offer.id.size() + offer.host.size();
-  for (const auto& address : offer.store_addresses) bytes += sizeof(std::uint32_t) + address.size();
-  return bytes;
-}
-
-bool is_name(std::string_view text) {
-  return !text.empty() && text.size() <= name_bytes_max && std::ranges::none_of(text, is_control);
-}
-
-}  // namespace
 
 Service::State::State(boost::asio::io_context& context, ServiceRules allowed, Log to,
                       JobJournal* keep)
@@ -186,7 +168,9 @@ void Service::State::dispatch(store::ConnectionId who, const Caller& caller, wir
   } else if (type == message::WorkerLeft::type) {
     with(std::type_identity<message::WorkerLeft>{}, [&](WorkerLeft m) { take(m); });
   } else if (type == message::CallsMade::type) {
-    with(std::type_identity<message::CallsMade>{}, [&](CallsMade m) { take(std::move(m)); });
+    with(std::type_identity<message::CallsMade>{}, [&](message::CallsMade m) {
+      if (may_keep(job->members[session], m)) take(CallsMade(std::move(m)));
+    });
   } else if (type == message::WorkersEnded::type) {
     with(std::type_identity<message::WorkersEnded>{},
          [&](const message::WorkersEnded& m) { take(message::heard(m, session, now)); });
@@ -253,10 +237,13 @@ void Service::State::join(store::ConnectionId who, message::Join message) {
     job->members[session].connection = who;
     return tell(who, *job->finished);
   }
-  if (job == nullptr && came_after_restart(who, name, message)) return;
-  if (job == nullptr || job->finished) make_place(Clock::now());
+  store::MemoryCharge charge(rules.limits.memory);
+  auto no = objection(session, message);
+  if (!no) no = no_room(job, session, message.offer, charge);
+  if (!no && job == nullptr && came_after_restart(who, name, message, charge)) return;
+  if (!no && (job == nullptr || job->finished)) make_place(Clock::now());
   const std::uint64_t key = server.proved_by(who);
-  auto no = objection(job, session, message);
+  if (!no) no = objection(job, session, message);
   if (!no && job != nullptr && !job->finished) no = other_key(*job, session, key);
   if (no) {
     const bool named = is_name(message.offer.id);
@@ -269,6 +256,7 @@ void Service::State::join(store::ConnectionId who, message::Join message) {
   member.connection = who;
   member.node = message.offer.id;
   member.workers = message.offer.workers;
+  member.offer = std::move(charge);
   const auto now = Clock::now();
   member.heard = now;
   member.evicted = false;
@@ -298,28 +286,6 @@ std::optional<message::Refused> Service::State::objection(const Job* job, Sessio
   const auto refused = [](int exit_code, std::string why) {
     return message::Refused{{0, Errc::refused, exit_code, std::move(why)}};
   };
-  if (session == 0) return refused(exit_code::configuration, "who joins a job needs a session");
-  if (!is_name(message.offer.id) || !is_name(message.offer.host)) {
-    return refused(exit_code::configuration,
-                   "a node's and a host's name have at most 255 bytes, none of them a control "
-                   "character");
-  }
-  if (message.rules.nodes_max > rules.nodes_per_job_max) {
-    return refused(exit_code::configuration,
-                   "a job of " + std::to_string(message.rules.nodes_max) +
-                       " nodes is too big for this rendezvous; its limit is " +
-                       std::to_string(rules.nodes_per_job_max));
-  }
-  if (std::string why = objection(message.rules); !why.empty()) {
-    return refused(exit_code::configuration, std::move(why));
-  }
-  const std::size_t longest =
-      roster_bytes_max / static_cast<std::size_t>(std::max(1, message.rules.nodes_max));
-  if (const std::size_t bytes = roster_bytes(message.offer); bytes > longest) {
-    return refused(exit_code::configuration, "the node's names and addresses take " +
-                                                 std::to_string(bytes) + " bytes; the limit is " +
-                                                 std::to_string(longest));
-  }
   if (job != nullptr && !job->finished) {
     if (job->members.size() < static_cast<std::size_t>(rules.nodes_per_job_max) ||
         job->members.contains(session)) {

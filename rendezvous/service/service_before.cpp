@@ -32,7 +32,7 @@ const JobRecord* Service::State::find_before(std::string_view name) const {
 /// Lets a newcomer to a job from before the restart wait: the job's own nodes may need a few
 /// seconds to notice the restart.
 bool Service::State::came_after_restart(store::ConnectionId who, const std::string& name,
-                                        message::Join& join) {
+                                        message::Join& join, store::MemoryCharge& charge) {
   const JobRecord* record = find_before(name);
   if (record == nullptr || record->epoch == 0) return false;
   if (record->exit_code) {
@@ -53,7 +53,7 @@ bool Service::State::came_after_restart(store::ConnectionId who, const std::stri
   tell(who, message::Standing{standing});
   // One entry for each connection; a later message replaces an earlier one.
   std::erase_if(early, [&](const Early& each) { return each.connection == who; });
-  early.push_back({who, name, std::move(join), std::min(until, forget_before)});
+  early.push_back({who, name, std::move(join), std::min(until, forget_before), std::move(charge)});
   return true;
 }
 

@@ -105,7 +105,10 @@ void Service::State::begin_epoch(Job& job, std::uint64_t epoch, int world_size) 
           : server.add_space(epoch, limits, journal->space(job.name, job.incarnation, epoch));
   job.host = place_of_host(job);
   job.successors.clear();
-  for (auto& [session, member] : job.members) member.calls = {};
+  for (auto& [session, member] : job.members) {
+    member.calls = {};
+    member.calls_made = {};
+  }
 }
 
 /// The place of the node that hosts. If it is lost nobody can report its ranks lost, so the others

@@ -1,7 +1,9 @@
 #include "rendezvous/service/service_state.hpp"
 #include "runtime/base/exit_code.hpp"
 #include "runtime/base/phrases.hpp"
+#include "runtime/base/text/control.hpp"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -15,7 +17,39 @@ constexpr auto joins_slowly = std::chrono::milliseconds(500);
 /// How long a tool, which joins nothing, may be silent.
 constexpr auto visit_silent_max = std::chrono::seconds(60);
 
+/// A roster names everybody, in one frame.
+constexpr std::size_t roster_bytes_max = wire::frame_bytes_max - (64u << 10);
+
+/// The bytes that an offer takes in a roster.
+std::size_t roster_bytes(const NodeOffer& offer) {
+  constexpr std::size_t fixed = 32;
+  std::size_t bytes = fixed + offer.id.size() + offer.host.size();
+  for (const auto& address : offer.store_addresses) bytes += sizeof(std::uint32_t) + address.size();
+  return bytes;
+}
+
+/// What a node's offer takes here, about.
+std::size_t held_bytes(const NodeOffer& offer) {
+  return sizeof(Member) + sizeof offer + roster_bytes(offer) + offer.share.kernel.size() +
+         offer.share.memory.size() + offer.share.lends_at.size();
+}
+
+/// What one node may tell of its ranks' calls in an epoch, and the part of the memory that is not
+/// for it: it serves for a sentence only.
+constexpr std::size_t calls_told_max = 8u << 20;
+constexpr std::size_t calls_reserved_part = 8;
+
+void cut(std::string& text) {
+  if (text.size() <= call_bytes_max) return;
+  text.resize(call_bytes_max);
+  text.shrink_to_fit();
+}
+
 }  // namespace
+
+bool is_name(std::string_view text) {
+  return !text.empty() && text.size() <= name_bytes_max && std::ranges::none_of(text, is_control);
+}
 
 bool Service::State::is_crowded(const std::string& job) const {
   const auto found = connections_of.find(job);
@@ -91,6 +125,77 @@ std::optional<message::Refused> Service::State::other_key(const Job& job, Sessio
                            "its secret is accepted here, but the job's other nodes have another "
                            "one, and all nodes of a "
                            "job need the same: give it theirs, or start them all again"}};
+}
+
+std::optional<message::Refused> Service::State::objection(Session session,
+                                                          const message::Join& message) const {
+  const auto refused = [](int exit_code, std::string why) {
+    return message::Refused{{0, Errc::refused, exit_code, std::move(why)}};
+  };
+  if (session == 0) return refused(exit_code::configuration, "who joins a job needs a session");
+  if (!is_name(message.offer.id) || !is_name(message.offer.host)) {
+    return refused(exit_code::configuration,
+                   "a node's and a host's name have at most 255 bytes, none of them a control "
+                   "character");
+  }
+  if (message.rules.nodes_max > rules.nodes_per_job_max) {
+    return refused(exit_code::configuration,
+                   "a job of " + std::to_string(message.rules.nodes_max) +
+                       " nodes is too big for this rendezvous; its limit is " +
+                       std::to_string(rules.nodes_per_job_max));
+  }
+  if (std::string why = objection(message.rules); !why.empty()) {
+    return refused(exit_code::configuration, std::move(why));
+  }
+  const std::size_t longest =
+      roster_bytes_max / static_cast<std::size_t>(std::max(1, message.rules.nodes_max));
+  if (const std::size_t bytes = roster_bytes(message.offer); bytes > longest) {
+    return refused(exit_code::configuration, "the node's names and addresses take " +
+                                                 std::to_string(bytes) + " bytes; the limit is " +
+                                                 std::to_string(longest));
+  }
+  return std::nullopt;
+}
+
+/// One that comes back is not sent away for want of memory.
+std::optional<message::Refused> Service::State::no_room(const Job* job, Session session,
+                                                        const NodeOffer& offer,
+                                                        store::MemoryCharge& charge) {
+  charge.set(held_bytes(offer));
+  if (charge.has_room()) return std::nullopt;
+  if (job != nullptr) {
+    const auto before = job->members.find(session);
+    const bool back = before != job->members.end();
+    if (back && before->second.offer.bytes() >= charge.bytes()) return std::nullopt;
+  }
+  store::MemoryBudget& budget = *rules.limits.memory;
+  ++budget.refused;
+  return message::Refused{{0, Errc::refused, exit_code::unreachable,
+                           "this rendezvous has no room for another node: its jobs hold " +
+                               std::to_string(budget.used() - charge.bytes()) + " of " +
+                               std::to_string(budget.max) + " bytes"}};
+}
+
+bool Service::State::may_keep(Member& member, message::CallsMade& told) {
+  std::size_t bytes = 0;
+  for (auto& communicator : told.communicators) {
+    cut(communicator.name);
+    bytes += sizeof communicator + communicator.name.size();
+    for (auto& call : communicator.last) {
+      cut(call.text);
+      bytes += sizeof call + call.text.size();
+    }
+  }
+  const auto& budget = rules.limits.memory;
+  if (budget == nullptr) return true;
+  const std::size_t all = member.calls_made.bytes() + bytes;
+  if (all > calls_told_max || !budget->has_room(bytes + budget->max / calls_reserved_part)) {
+    ++budget->refused;
+    return false;
+  }
+  if (member.calls_made.bytes() == 0) member.calls_made = store::MemoryCharge(budget);
+  member.calls_made.set(all);
+  return true;
 }
 
 std::string Service::State::objection(const JobRules& asked) const {

@@ -44,7 +44,12 @@ struct Member {
   bool evicted = false;     ///< It was given up, and is to join anew.
   Clock::time_point heard;  ///< When it was last heard, as the rounds know it.
   CallsKnown calls;
+  store::MemoryCharge offer;       ///< What the memory budget counts of its offer,
+  store::MemoryCharge calls_made;  ///< and of the calls that its ranks had made, in this epoch.
 };
+
+/// Names go into logs, sentences and file names.
+bool is_name(std::string_view text);
 
 struct Job {
   std::string name;
@@ -106,6 +111,13 @@ struct Service::State final : store::Host, std::enable_shared_from_this<State> {
   store::ConnectionId stranger_to_go(Clock::time_point now);
   void dispatch(store::ConnectionId who, const Caller& caller, wire::Type type, BytesView payload);
   void join(store::ConnectionId who, message::Join message);
+  /// What is wrong with it, whatever the job.
+  std::optional<message::Refused> objection(Session session, const message::Join& message) const;
+  /// Where there is no room for the offer. `charge` counts it.
+  std::optional<message::Refused> no_room(const Job* job, Session session, const NodeOffer& offer,
+                                          store::MemoryCharge& charge);
+  /// Whether there is room for what the node tells; its texts are cut.
+  bool may_keep(Member& member, message::CallsMade& told);
   std::optional<message::Refused> objection(const Job* job, Session session,
                                             const message::Join& message) const;
   static std::optional<message::Refused> other_key(const Job& job, Session session,
@@ -126,16 +138,18 @@ struct Service::State final : store::Host, std::enable_shared_from_this<State> {
   void load_before();
   /// Null: none of that name is known, or it has been opened since.
   const JobRecord* find_before(std::string_view name) const;
-  /// True if the node was told that its job has ended, or that it has to wait for the nodes that
-  /// have a place in it.
-  bool came_after_restart(store::ConnectionId who, const std::string& name, message::Join& join);
+  /// True where the node is told that its job has ended, or that it has to wait for those that have
+  /// a place in it.
+  bool came_after_restart(store::ConnectionId who, const std::string& name, message::Join& join,
+                          store::MemoryCharge& charge);
   bool is_early(store::ConnectionId who) const;
   /// A node that came to a job of an earlier service before the nodes that have a place in it.
   struct Early {
     store::ConnectionId connection = 0;
     std::string job;
     message::Join join;
-    Clock::time_point until;  ///< The time until which it waits for them.
+    Clock::time_point until;     ///< The time until which it waits for them.
+    store::MemoryCharge charge;  ///< What the memory budget counts of it.
   };
   /// Lets these join now.
   void call_early(const std::function<bool(const Early&)>& which);

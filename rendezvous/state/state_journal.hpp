@@ -48,6 +48,9 @@ class StateJournal final : public JobJournal, private store::Commits {
   std::uint64_t recorded() const override { return writer_->recorded() + 1; }
   std::uint64_t durable() const override { return writer_->is_ours() ? writer_->durable() + 1 : 0; }
   void seal() override { writer_->seal(); }
+  std::uint64_t recorded_bytes() const override { return writer_->recorded_bytes(); }
+  std::uint64_t durable_bytes() const override { return writer_->durable_bytes(); }
+  bool stuck() const override { return writer_->blocked(); }
   void on_durable(std::function<void()> told) override { told_ = std::move(told); }
   Writer::Events events();
 

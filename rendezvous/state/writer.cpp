@@ -12,9 +12,12 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// If the next batch holds more, the loop waits until it is taken.
-constexpr std::size_t batch_bytes_max = 4u << 20;
-/// The most bytes of the log that a change takes besides its key and value.
+/// A batch that holds more lets the loop wait until it is taken. Requests do not come so far, as
+/// the server sets their jobs aside before; the ends of many leases may. Where the place takes
+/// nothing, the loop does not wait: requests are refused then, and the ends of leases and sessions
+/// are bounded by what there is of them.
+constexpr std::size_t batch_bytes_max = 12u << 20;
+/// What a change takes besides its key and value, at the most: pages of the log.
 constexpr std::size_t change_bytes = 4u << 10;
 constexpr auto pause = 100ms;
 
@@ -56,7 +59,9 @@ Writer::~Writer() {
 }
 
 void Writer::append(Change change) {
-  filling_.bytes += size_of(change);
+  const std::size_t bytes = size_of(change);
+  filling_.bytes += bytes;
+  recorded_bytes_ += bytes;
   filling_.changes.push_back(std::move(change));
   ++recorded_;
 }
@@ -64,7 +69,7 @@ void Writer::append(Change change) {
 void Writer::seal() {
   if (filling_.changes.empty()) return;
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return ended_ || sealed_bytes_ < batch_bytes_max; });
+  changed_.wait(lock, [&] { return ended_ || blocked_ || sealed_bytes_ < batch_bytes_max; });
   hand_over();
   lock.unlock();
   changed_.notify_all();
@@ -76,13 +81,15 @@ void Writer::hand_over() {
   sealed_bytes_ += sealed_.back().bytes;
 }
 
-std::vector<Change> Writer::next_batch() {
-  std::vector<Change> batch;
+Writer::Seal Writer::next_batch() {
+  Seal batch;
   while (!sealed_.empty()) {
     auto& [changes, bytes] = sealed_.front();
-    if (!batch.empty() && batch.size() + changes.size() > place_->changes_at_once()) break;
+    const std::size_t together = batch.changes.size() + changes.size();
+    if (!batch.changes.empty() && together > place_->changes_at_once()) break;
     sealed_bytes_ -= bytes;
-    std::ranges::move(changes, std::back_inserter(batch));
+    batch.bytes += bytes;
+    std::ranges::move(changes, std::back_inserter(batch.changes));
     sealed_.pop_front();
   }
   return batch;
@@ -109,7 +116,7 @@ void Writer::run(const std::stop_token& stop) {
       // A lead that was in doubt may be ours again.
       if (std::exchange(tended, due) != due) events_.written();
       const bool copies = go_on_with_backup();
-      std::vector<Change> batch;
+      Seal batch;
       {
         std::unique_lock lock(mutex_);
         const auto called = [&] { return copies || backup_asked_ || !sealed_.empty(); };
@@ -122,13 +129,14 @@ void Writer::run(const std::stop_token& stop) {
         batch = next_batch();
       }
       changed_.notify_all();
-      if (batch.empty()) continue;
+      if (batch.changes.empty()) continue;
       const auto began = Clock::now();
-      if (!write(batch, stop)) break;
+      if (!write(batch.changes, stop)) break;
       note_commit(Clock::now() - began);
       {
         const std::lock_guard lock(mutex_);
-        durable_.fetch_add(batch.size(), std::memory_order_release);
+        durable_.fetch_add(batch.changes.size(), std::memory_order_release);
+        durable_bytes_.fetch_add(batch.bytes, std::memory_order_release);
       }
       changed_.notify_all();
       events_.written();
@@ -166,9 +174,13 @@ void Writer::look() {
     } else {
       events_.log(LogLine::Level::error, now.why);
     }
-    const std::lock_guard lock(mutex_);
-    obstacle_ = std::move(now);
-    blocked_ = !obstacle_.why.empty();
+    {
+      const std::lock_guard lock(mutex_);
+      obstacle_ = std::move(now);
+      blocked_ = !obstacle_.why.empty();
+    }
+    changed_.notify_all();
+    events_.written();
   }
 }
 

@@ -26,7 +26,8 @@ class Writer {
  public:
   /// Called on the writer's thread; must not block it.
   struct Events {
-    std::function<void()> written;            ///< durable() may have grown, or is_ours() be true.
+    /// durable() may have grown, or is_ours() be true, or blocked() another.
+    std::function<void()> written;
     std::function<void(std::string)> failed;  ///< The writer has ended: why.
     std::function<void(LogLine::Level, std::string)> log;
   };
@@ -40,12 +41,15 @@ class Writer {
   /// As store::Commits::seal.
   void seal();
   std::uint64_t recorded() const { return recorded_; }
-  /// As JobJournal::back_up. Changes that were sealed before are in the copy.
+  std::uint64_t recorded_bytes() const { return recorded_bytes_; }
+  /// As JobJournal::back_up. What was sealed before is in the copy.
   std::string back_up(const std::string& name);
 
   // ---- Called on any thread ----
 
   std::uint64_t durable() const { return durable_.load(std::memory_order_acquire); }
+  std::uint64_t durable_bytes() const { return durable_bytes_.load(std::memory_order_acquire); }
+  bool blocked() const { return blocked_; }
   /// Waits until so many changes are; false at the deadline, and where no more will be.
   bool await_durable(std::uint64_t changes, Clock::time_point deadline);
   bool is_ours() const { return place_->is_ours(); }
@@ -61,8 +65,8 @@ class Writer {
   };
   /// With the lock: seals the changes that have gathered.
   void hand_over();
-  /// With the lock: takes as many sealed changes as are written at once, but one seal at least.
-  std::vector<Change> next_batch();
+  /// With the lock: as much of what is sealed as is written at once, but one seal at least.
+  Seal next_batch();
   void run(const std::stop_token& stop);
   /// False where it was told to stop before the batch was written.
   bool write(const std::vector<Change>& batch, const std::stop_token& stop);
@@ -76,8 +80,8 @@ class Writer {
   const std::unique_ptr<StatePlace> place_;
   const Events events_;
 
-  Seal filling_;  ///< Changes that are not sealed yet.
-  std::uint64_t recorded_ = 0;
+  Seal filling_;  ///< Not sealed yet.
+  std::uint64_t recorded_ = 0, recorded_bytes_ = 0;
 
   mutable std::mutex mutex_;
   std::condition_variable_any
@@ -90,7 +94,7 @@ class Writer {
   bool backup_asked_ = false;        ///< The thread has yet to begin it.
   std::unique_ptr<Backup> copying_;  ///< Used by the thread alone.
 
-  std::atomic<std::uint64_t> durable_ = 0;
+  std::atomic<std::uint64_t> durable_ = 0, durable_bytes_ = 0;
   StatePlace::Obstacle obstacle_;      ///< Changed with the lock, by the thread alone.
   std::atomic<bool> blocked_ = false;  ///< There is an obstacle.
   std::jthread thread_;                ///< Last, so that it ends first.

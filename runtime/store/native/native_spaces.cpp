@@ -11,14 +11,19 @@ namespace {
 /// How long a client that vanished may take to come back and repeat what was not answered.
 constexpr auto session_linger = std::chrono::seconds(60);
 constexpr std::size_t sessions_left_max = 64u << 10;
-/// How many keys of a dropped namespace are freed at once.
+/// How many of them are forgotten at once.
+constexpr std::size_t sessions_per_tick = 1024;
+/// How many keys of a namespace that was dropped are given back at once.
 constexpr std::size_t keys_per_tick = 2048;
 
 }  // namespace
 
 void NativeSpace::tick(Clock::time_point now) {
   Namespace::tick(now);
-  while (!left_.empty() && left_.front().first <= now) forget_oldest();
+  for (std::size_t some = 0; some < sessions_per_tick; ++some) {
+    if (left_.empty() || left_.front().first > now) return;
+    forget_oldest();
+  }
 }
 
 std::optional<Clock::time_point> NativeSpace::next_deadline() const {

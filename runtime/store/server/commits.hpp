@@ -17,11 +17,17 @@ class Commits {
   /// All changes up to this number are durable. It does not shrink, save to 0 while no message may
   /// leave.
   virtual std::uint64_t durable() const = 0;
-  /// Called when no request is half carried out: the changes up to now may become durable, all or
-  /// none of them. May wait while too much is under way.
+  /// No request is half carried out: what was recorded up to now may become durable, all of it or,
+  /// should everything end, none. May wait while too much is under way, but not while none of it
+  /// can become durable.
   virtual void seal() = 0;
+  /// How much was recorded from the beginning, and how much of it is durable, in bytes, about.
+  virtual std::uint64_t recorded_bytes() const = 0;
+  virtual std::uint64_t durable_bytes() const = 0;
+  /// Nothing becomes durable for now, and no request makes a change: nobody is to wait for it.
+  virtual bool stuck() const = 0;
   /// `told` is called, on the server's thread and from no other call, each time durable() has
-  /// grown; empty: nobody wants to know any more.
+  /// grown or stuck() is another; empty: nobody wants to know any more.
   virtual void on_durable(std::function<void()> told) = 0;
 };
 

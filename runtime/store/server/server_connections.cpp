@@ -35,7 +35,7 @@ Connection& Server::State::add(unique_fd socket, Protocols protocols) {
   if (dirty.capacity() < count) dirty.reserve(2 * count);
   if (ended.capacity() < count) ended.reserve(2 * count);
   connections.emplace(id, std::move(owned));
-  connection.interest = EPOLLIN;
+  connection.interest = connection.wanted = EPOLLIN;
   epoll_event event{EPOLLIN, {.u64 = id}};
   if (::epoll_ctl(poll, EPOLL_CTL_ADD, connection.socket.get(), &event) != 0) end(connection);
   return connection;
@@ -43,6 +43,8 @@ Connection& Server::State::add(unique_fd socket, Protocols protocols) {
 
 void Server::State::set_interest(Connection& connection, std::uint32_t events) {
   if (connection.unfinished) events &= ~std::uint32_t{EPOLLIN};
+  connection.wanted = events;
+  if (connection.quiet) events = EPOLLET;  // That it hung up is told even so, but only once.
   if (connection.interest == events) return;
   connection.interest = events;
   epoll_event event{events, {.u64 = connection.id}};
@@ -106,7 +108,7 @@ void Server::State::feed(Connection& connection, BytesView in, Clock::time_point
   if (!over || connection.paused || connection.ended || connection.unfinished) return;
   connection.unfinished = true;
   make_due(connection);
-  set_interest(connection, connection.interest);
+  set_interest(connection, connection.wanted);
 }
 
 void Server::State::charge(Connection& connection) {
@@ -198,6 +200,7 @@ void Server::State::on_durable() {
       connection->held = false;
       flush(*connection, now);
     }
+    turns.call_back();
   });
 }
 

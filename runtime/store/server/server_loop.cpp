@@ -34,6 +34,8 @@ constexpr int accepts_per_event = 256;
 /// connections are served at a stretch.
 constexpr auto batch_time = 2ms;
 constexpr auto turn_time = 500us;
+/// What the jobs together may have changed that is not durable yet.
+constexpr std::uint64_t unsaved_bytes_max = 8u << 20;
 constexpr std::uint64_t listener_bit = std::uint64_t{1} << 63;
 
 }  // namespace
@@ -97,6 +99,9 @@ void Server::State::serve_ready() {
 }
 
 void Server::State::make_due(Connection& connection) {
+  if (connection.job->is_aside() && !std::exchange(connection.quiet, true)) {
+    set_interest(connection, connection.wanted);
+  }
   if (connection.due) return;
   turns.add(connection.job, connection.id);
   connection.due = true;
@@ -106,16 +111,34 @@ void Server::State::take_turns() {
   auto now = Clock::now();
   for (const auto batch_end = now + batch_time; !turns.empty() && now < batch_end;
        now = Clock::now()) {
+    if (has_much_unsaved(*turns.next())) {
+      turns.set_aside();
+      continue;
+    }
     turn_end = now + turn_time;
+    const std::shared_ptr<Turns::Job> job = turns.next();
+    const std::uint64_t before = commits == nullptr ? 0 : commits->recorded_bytes();
     turns.serve_job([&](ConnectionId next) {
       Connection* connection = find(next);
       if (connection == nullptr) return true;
       connection->due = false;
+      if (std::exchange(connection->quiet, false)) set_interest(*connection, connection->wanted);
       guarded(connection, [&] { serve(*connection, now); });
       flush_dirty(now);
       return Clock::now() < turn_end;
     });
+    if (commits != nullptr) {
+      job->unsaved.add(commits->recorded_bytes(), commits->recorded_bytes() - before);
+    }
   }
+}
+
+/// No more than is left to the others, so that there is always some: a job alone may have half.
+bool Server::State::has_much_unsaved(Turns::Job& job) const {
+  if (commits == nullptr || commits->stuck()) return false;
+  const std::uint64_t durable = commits->durable_bytes();
+  const std::uint64_t own = job.unsaved.beyond(durable);
+  return own > 0 && own + commits->recorded_bytes() - durable > unsaved_bytes_max;
 }
 
 void Server::State::go_on_soon() {

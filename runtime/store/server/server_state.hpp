@@ -52,6 +52,8 @@ struct Server::State final : Host, Connection::Owner, std::enable_shared_from_th
   void make_due(Connection& connection);
   /// Jobs are served in turn until the batch has lasted long enough.
   void take_turns();
+  /// The job has changed so much that is not durable yet that it waits until some of it is.
+  bool has_much_unsaved(Turns::Job& job) const;
   /// Everything that may end connections runs in a batch; they are destroyed when it is over.
   template <class Work>
   void batch(Work work) {

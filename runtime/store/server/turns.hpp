@@ -1,12 +1,14 @@
 #pragma once
 
 #include "runtime/store/native/host.hpp"
+#include "runtime/store/server/unsaved.hpp"
 
 #include <deque>
 #include <map>
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace dlaunch::store {
 
@@ -16,9 +18,15 @@ class Turns {
  public:
   /// A job's connections that have something to do. A connection holds it as long as it lives.
   class Job {
+   public:
+    Unsaved unsaved;
+    bool is_aside() const { return aside_; }
+
+   private:
     friend class Turns;
     std::deque<ConnectionId> waiting_;
     bool listed_ = false;
+    bool aside_ = false;
   };
 
   /// The job of this name, new or not.
@@ -42,7 +50,22 @@ class Turns {
   }
 
   bool empty() const { return jobs_due_.empty(); }
-  /// The number of jobs it holds.
+  /// The job whose turn is next.
+  const std::shared_ptr<Job>& next() const { return jobs_due_.front(); }
+  /// It has no turn until all that were set aside are called back.
+  void set_aside() {
+    jobs_due_.front()->aside_ = true;
+    aside_.push_back(std::move(jobs_due_.front()));
+    jobs_due_.pop_front();
+  }
+  void call_back() {
+    for (auto& job : aside_) {
+      job->aside_ = false;
+      jobs_due_.push_back(std::move(job));
+    }
+    aside_.clear();
+  }
+  /// How many names of jobs it holds.
   std::size_t known_jobs() const { return jobs_.size(); }
 
   /// Gives the next job its turn: `serve` gets its connections one after the other until none is
@@ -66,7 +89,8 @@ class Turns {
  private:
   static constexpr std::size_t few_jobs = 64;
   std::deque<std::shared_ptr<Job>> jobs_due_;
-  /// All jobs by name. Those without a connection are removed when the number has doubled.
+  std::vector<std::shared_ptr<Job>> aside_;
+  /// Those of jobs without a connection go when there are twice as many as were left.
   std::map<std::string, std::weak_ptr<Job>> jobs_;
   std::size_t sweep_at_ = few_jobs;
 };

@@ -1,8 +1,10 @@
 // The strangers that the service turns away, and why; and how it is drained.
 #include "rendezvous/service/actions.hpp"
+#include "rendezvous/service/job_journal.hpp"
 #include "tests/support/agent_peer.hpp"
 
 #include <future>
+#include <memory>
 #include <string>
 #include <thread>
 
@@ -305,4 +307,93 @@ TEST_CASE("drain: no new job, and a word when the last one has gone") {
   job.a.say_goodbye();
   job.b.hang_up();
   CHECK(done.wait_for(std::chrono::seconds(20)) == std::future_status::ready);
+}
+
+TEST_CASE("what a node says of itself counts as memory, and it is refused where there is none") {
+  rendezvous::ServiceRules rules;
+  rules.limits.memory = std::make_shared<store::MemoryBudget>();
+  ServiceThread service(rules);
+  const auto used = [&] {
+    return service.on_loop([&](auto&) { return rules.limits.memory->used(); });
+  };
+  AgentPeer first(service.address, "job", 1);
+  first.welcome();
+  const std::size_t before = used();
+  auto wordy = node("a", 3);
+  wordy.offer.store_addresses.assign(60, std::string(2000, 'x'));
+  first.tell(wordy);
+  first.hear<message::Standing>();
+  CHECK(used() > before + 100'000);
+  service.on_loop([&](auto&) { return rules.limits.memory->max = rules.limits.memory->used(); });
+  AgentPeer second(service.address, "job", 2);
+  second.welcome();
+  second.tell(node("b", 3));
+  CHECK(second.hear<message::Refused>().reason.find("no room for another node") !=
+        std::string::npos);
+  service.on_loop([&](auto&) { return rules.limits.memory->max = ~std::size_t{0}; });
+  first.hang_up();
+  // One that comes back is let in all the same.
+  Pair job(service, "another", 10);
+  auto back = node("a");
+  back.holding = job.place_a.admission;
+  service.on_loop([&](auto&) { return rules.limits.memory->max = 1; });
+  AgentPeer again(service.address, "another", 10);
+  again.welcome();
+  again.tell(back);
+  settle(again);
+  service.on_loop([&](auto&) { return rules.limits.memory->max = ~std::size_t{0}; });
+}
+
+TEST_CASE("the calls that a node tells are cut, and count as memory") {
+  rendezvous::ServiceRules rules;
+  rules.limits.memory = std::make_shared<store::MemoryBudget>();
+  ServiceThread service(rules);
+  const auto used = [&] {
+    return service.on_loop([&](auto&) { return rules.limits.memory->used(); });
+  };
+  Pair job(service, "job", 10);
+  settle(job.a);
+  CommunicatorCalls calls;
+  calls.last.assign(64, {1, 2, std::string(400, 'x')});
+  message::CallsMade made{{0, job.epoch, {}}};
+  for (calls.communicator = 0; calls.communicator < 40; ++calls.communicator) {
+    made.communicators.push_back(calls);
+  }
+  const std::size_t before = used();
+  job.a.tell(made);
+  settle(job.a);
+  const std::size_t one = used() - before;
+  CHECK(one > 40u * 64 * 160);
+  CHECK(one < 40u * 64 * 300);
+  for (int i = 0; i < 20; ++i) job.a.tell(made);  // One node does not fill the memory.
+  settle(job.a);
+  CHECK(used() - before < 10u << 20);
+  CHECK(service.on_loop([](auto& here) { return here.totals().memory_refusals; }) > 0);
+  job.succeed();
+}
+
+TEST_CASE("who comes before the nodes of a job that ran has to be fit for one, too") {
+  rendezvous::MemoryJournal journal;
+  journal.job_opened("job", 1);
+  journal.epoch_closed("job", 5);
+  rendezvous::ServiceRules rules;
+  rules.limits.memory = std::make_shared<store::MemoryBudget>();
+  ServiceThread service(rules, &journal);
+  AgentPeer unfit(service.address, "job", 1);
+  unfit.welcome();
+  auto wordy = node("a", 20'000);
+  wordy.offer.store_addresses.assign(1, std::string(1000, 'x'));
+  unfit.tell(wordy);
+  CHECK(unfit.hear<message::Refused>().reason.find("bytes; the limit is") != std::string::npos);
+  AgentPeer fit(service.address, "job", 2);
+  fit.welcome();
+  const auto used = [&] {
+    return service.on_loop([&](auto&) { return rules.limits.memory->used(); });
+  };
+  const std::size_t before = used();
+  auto large = node("b", 3);
+  large.offer.store_addresses.assign(60, std::string(2000, 'x'));
+  fit.tell(large);
+  CHECK(fit.hear<message::Standing>().sentence.find("waits for the nodes") != std::string::npos);
+  CHECK(used() > before + 100'000);
 }

@@ -2,6 +2,7 @@
 #include "tests/support/raw_peer.hpp"
 #include "tests/support/store_server.hpp"
 
+#include <algorithm>
 #include <functional>
 #include <string>
 #include <vector>
@@ -20,8 +21,17 @@ class Slow final : public store::Commits {
   std::uint64_t recorded() const override { return recorded_; }
   std::uint64_t durable() const override { return durable_; }
   void seal() override { sealed_ = recorded_; }
+  std::uint64_t recorded_bytes() const override { return recorded_ * change_bytes_; }
+  std::uint64_t durable_bytes() const override { return durable_ * change_bytes_; }
+  bool stuck() const override { return stuck_; }
   void on_durable(std::function<void()> told) override { told_ = std::move(told); }
 
+  /// What each change takes.
+  void be_large(std::uint64_t bytes) { change_bytes_ = bytes; }
+  void get_stuck() {
+    stuck_ = true;
+    told_();
+  }
   void record() { ++recorded_; }
   void make_durable(std::uint64_t change) {
     durable_ = change;
@@ -31,6 +41,8 @@ class Slow final : public store::Commits {
 
  private:
   std::uint64_t recorded_ = 0, durable_ = 0, sealed_ = 0;
+  std::uint64_t change_bytes_ = 1;
+  bool stuck_ = false;
   std::function<void()> told_;
 };
 
@@ -72,8 +84,8 @@ struct Held {
       return s.add_space(11, {}, std::move(kept));
     });
   }
-  void sit(RawPeer& peer, std::uint64_t session) {
-    peer.greet(session);
+  void sit(RawPeer& peer, std::uint64_t session, const std::string& job = "") {
+    peer.greet(session, job);
     CHECK(server.on_loop([&](store::Server& s) { return s.seat(server.host.last(), space); }));
   }
   void make_durable(std::uint64_t change) {
@@ -171,4 +183,49 @@ TEST_CASE("where no change can be kept it is refused, and reads go on") {
   peer.ask(201, wire::Get{"n"});
   CHECK(as_text(peer.frame().second).ends_with("51"));
   CHECK(held.heard.size() == 102);
+}
+
+TEST_CASE("a job with much that is not durable waits, alone, and not while nothing can be") {
+  Held held;
+  held.server.host.many_jobs = true;
+  held.slow.be_large(5u << 20);  // A set makes two changes, so that one is more than a job may.
+  RawPeer busy(held.server.connect()), colleague(held.server.connect());
+  RawPeer other(held.server.connect());
+  held.sit(busy, 7, "busy");
+  const store::ConnectionId busy_number = held.server.host.last();
+  held.sit(colleague, 8, "busy");
+  held.sit(other, 9, "other");
+  const auto heard = [&](const std::string& line) {
+    return held.server.on_loop(
+        [&](store::Server&) { return std::ranges::count(held.heard, line) > 0; });
+  };
+  busy.ask(1, wire::Set{"k", {}});
+  held.await(2);
+  busy.ask(2, wire::Set{"later", {}});
+  colleague.ask(1, wire::Set{"colleague's", {}});
+  other.ask(1, wire::Set{"other's", {}});
+  held.await(4);
+  CHECK(heard("stored other's"));
+  CHECK_FALSE(heard("stored later"));
+  CHECK_FALSE(heard("stored colleague's"));
+  // It is not taken for silent meanwhile.
+  const auto asked = Clock::now();
+  const auto last =
+      held.server.on_loop([&](store::Server& s) { return s.last_heard(busy_number); });
+  CHECK(last.value_or(Clock::time_point()) >= asked);
+  held.make_durable(4);
+  held.await(6);
+  held.make_durable(6);
+  held.await(8);
+  CHECK(heard("stored later"));
+  CHECK(heard("stored colleague's"));
+
+  busy.ask(3, wire::Set{"last", {}});
+  for (int turns = 0; turns < 3; ++turns) CHECK_FALSE(heard("stored last"));
+  held.server.on_loop([&](store::Server&) {
+    held.slow.get_stuck();
+    return true;
+  });
+  held.await(10);
+  CHECK(heard("stored last"));
 }

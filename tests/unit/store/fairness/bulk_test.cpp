@@ -1,4 +1,5 @@
-// Requests for many keys, which are carried out a part at a time; without a socket.
+// Requests for many keys and the ends of many sessions, which are worked off a part at a time;
+// without a socket.
 #include "runtime/store/native/native.hpp"
 
 #include <map>
@@ -27,10 +28,13 @@ class Doorman final : public Host {
 /// A connection whose turn is over after each request, or part of one.
 class Peer final : public Outbox {
  public:
-  Peer(NativeSpaces& spaces, std::uint64_t client) : session_(spaces.open(client, *this)) {
+  Peer(NativeSpaces& spaces, std::uint64_t client, std::uint64_t session = 0)
+      : session_(spaces.open(client, *this)) {
     Bytes hello;
     wire::encode_preface(hello);
-    wire::encode_frame(hello, {}, wire::Hello{});
+    wire::Hello greeting;
+    greeting.session = session;
+    wire::encode_frame(hello, {}, greeting);
     feed(hello);
     while (heard().empty()) feed({});
   }
@@ -79,6 +83,23 @@ class Peer final : public Outbox {
   bool preface_ = true;
   mutable int turn_ = 0;
   std::unique_ptr<Session> session_;
+};
+
+class Forgetting final : public SpaceJournal {
+ public:
+  explicit Forgetting(std::size_t& forgotten) : forgotten_(forgotten) {}
+  void stored(std::string_view, BytesView, std::uint64_t, std::chrono::milliseconds) override {}
+  void erased(std::string_view) override {}
+  void pushed(std::string_view, BytesView) override {}
+  void popped(std::string_view) override {}
+  void completed(const CompleteRound&) override {}
+  void answered(std::uint64_t, std::uint64_t, wire::Type, BytesView) override {}
+  void forgot(std::uint64_t) override { ++forgotten_; }
+  void dropped() override {}
+  std::string refusal() const override { return {}; }
+
+ private:
+  std::size_t& forgotten_;
 };
 
 struct Many {
@@ -205,4 +226,29 @@ TEST_CASE("more keys than a request may name are refused before they are decoded
   Bytes out;
   wire::encode_frame(out, {0, wire::MultiGet::type, 0, 3, 0}, as_bytes("\xff\xff\xff\xff"));
   CHECK_FALSE(peer.feed(out));
+}
+
+TEST_CASE("the sessions of many who went at once are forgotten a part at a time") {
+  Doorman host;
+  NativeSpaces spaces(host, {});
+  std::size_t forgotten = 0;
+  KeptSpace kept;
+  kept.journal = std::make_unique<Forgetting>(forgotten);
+  const SpaceId space = spaces.add(7, {}, std::move(kept), {});
+  constexpr std::size_t sessions = 3000;
+  for (std::uint64_t client = 1; client <= sessions; ++client) {
+    Peer peer(spaces, client, client);
+    REQUIRE(spaces.seat(client, space));
+    peer.ask(1, wire::Set{"k", {}});
+    peer.turns();
+  }
+  const Clock::time_point later{std::chrono::minutes(5)};
+  spaces.tick(later);
+  CHECK(forgotten > 0);
+  CHECK(forgotten < sessions / 2);
+  for (int ticks = 0; forgotten < sessions && ticks < 10; ++ticks) {
+    REQUIRE(spaces.next_deadline().value_or(Clock::time_point::max()) <= later);
+    spaces.tick(later);
+  }
+  CHECK(forgotten == sessions);
 }
