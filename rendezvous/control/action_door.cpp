@@ -53,8 +53,8 @@ std::optional<ActionOutcome> ActionDoor::act(Action action) {
   state.asked = std::move(action);
   state.outcome.reset();
   const auto deadline = Clock::now() + answer_time_max;
-  state.changed.wait_until(
-      lock, deadline, [&] { return state.stopped || state.outcome || state.failure; });
+  state.changed.wait_until(lock, deadline,
+                           [&] { return state.stopped || state.outcome || state.failure; });
   state.asked.reset();
   const auto failure = std::exchange(state.failure, nullptr);
   auto outcome = std::exchange(state.outcome, std::nullopt);

@@ -146,8 +146,9 @@ LongStart::LongStart(std::string socket, std::string status,
                      std::optional<std::chrono::microseconds> watchdog, Times times) {
   if (socket.empty()) return;
   const auto period = watchdog ? std::min(times.period, *watchdog) : times.period;
-  thread_ = std::jthread([socket = std::move(socket), status = std::move(status), watched = watchdog,
-                          period, limit = times.limit](const std::stop_token& stop) {
+  thread_ = std::jthread([socket = std::move(socket), status = std::move(status),
+                          watched = watchdog, period,
+                          limit = times.limit](const std::stop_token& stop) {
     // Signals are for those who come after.
     sigset_t all;
     ::sigfillset(&all);

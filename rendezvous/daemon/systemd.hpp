@@ -67,8 +67,8 @@ class ServiceNotifier {
   unique_fd fd_;
 };
 
-/// While it lives, a start that takes long is not taken for one that has failed: the service manager
-/// is told again and again, on a thread of its own, for as long as `limit` at most.
+/// While it lives, a start that takes long is not taken for one that has failed: the service
+/// manager is told again and again, on a thread of its own, for as long as `limit` at most.
 class LongStart {
  public:
   struct Times {

@@ -63,8 +63,8 @@ void Server::State::wait_for_sockets() {
 
 void Server::State::wait_for_time() {
   timer.expires_at(armed);
-  timer.async_wait(WaitHandler(
-      time_memory, [self = shared_from_this()](const boost::system::error_code& error) {
+  timer.async_wait(
+      WaitHandler(time_memory, [self = shared_from_this()](const boost::system::error_code& error) {
         if (self->stopped) return;
         if (!error) {  // Else it was armed anew, for an earlier time.
           // If we stood still, messages that should have come by now may lie unread.
