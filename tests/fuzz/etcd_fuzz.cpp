@@ -92,7 +92,8 @@ void as_rows(std::string_view text) {
       if (!in.ok()) return;
       if ((value_size & summed) != 0) {
         constexpr std::size_t numbers = 8;  // Which piece, of how many.
-        const auto row = std::string_view(key).substr(0, key.size() - std::min(key.size(), numbers));
+        const auto row =
+            std::string_view(key).substr(0, key.size() - std::min(key.size(), numbers));
         Bytes sum;
         ByteWriter(sum).integer(text_hash(value, text_hash(row)));
         value += as_text(sum);

@@ -234,7 +234,8 @@ def main(build):
             drop_in(booted, "[Service]\nWatchdogSec=1s\nRestartSec=10ms\nEnvironment=ASAN_OPTIONS=detect_leaks=0\n")
             for step in (starts_by_a_reader, starts_by_a_connection, refuses_before_it_is_ended, logs_with_fields,
                          is_confined, reloads, holds_a_job_across_a_crash, comes_back_from_many_crashes,
-                         holds_a_job_across_the_watchdog, holds_a_job_across_an_upgrade, obeys_an_operator, stops, refuses_to_be_exposed):
+                         holds_a_job_across_the_watchdog, holds_a_job_across_an_upgrade, obeys_an_operator, stops,
+                         refuses_to_be_exposed):
                 try:
                     step(booted, daemon)
                 except AssertionError:

@@ -67,9 +67,11 @@ class Gate:
 
     def holds(self, what, measured, bound, unit):
         """`measured` is to be at most `bound`, and room is left for a busy machine."""
-        right = measured <= bound * self.room
+        most = bound * self.room
+        right = measured <= most
         self.failed += not right
-        print(f"{'' if right else 'BROKEN: '}{what}: {measured:.3g} {unit} (promised {bound:g})", flush=True)
+        print(f"{'' if right else 'BROKEN: '}{what}: {measured:.3g} {unit} (promised {bound:g}, fails above {most:g})",
+              flush=True)
 
     def is_so(self, what, right):
         self.failed += not right

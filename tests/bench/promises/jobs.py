@@ -2,6 +2,7 @@
 import os
 import pathlib
 import random
+import re
 import select
 import shutil
 import signal
@@ -37,10 +38,10 @@ while True: signal.pause()
 class Launched:
     """A dlaunch whose output is read line by line."""
 
-    def __init__(self, build, arguments, token):
+    def __init__(self, build, arguments, token, stderr=subprocess.DEVNULL):
         self.process = subprocess.Popen(
             [str(build / "bin/dlaunch"), *arguments, sys.executable, "-c", WORKER, token], stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL, text=True, bufsize=1)
+            stderr=stderr, text=True, bufsize=1)
 
     def lines(self, word, count):
         found = []
@@ -77,6 +78,37 @@ def worker(gate, build):
     gate.is_so("worker: every sibling was told", len(told) == 15)
     gate.holds("worker: SIGTERM at the siblings", max(told), 1, "s")
     gate.holds("worker: nothing is left, after a grace period of 1 s", max(left), 2, "s")
+
+
+def stuck(gate, build):
+    # The old kind of freezer holds a process even against SIGKILL, as a driver or a dead NFS server does.
+    freezer = pathlib.Path("/sys/fs/cgroup/freezer", token_of("stuck"))
+    try:
+        freezer.mkdir()
+    except OSError as why:
+        print(f"stuck: skipped: no freezer (cgroup v1): {why}")
+        return
+    grace_s, took, named = 1, [], 0
+    for _ in range(2):
+        with tempfile.TemporaryFile("w+") as said:
+            line = ["--nproc-per-node", "2", "--shutdown-timeout", str(grace_s)]
+            job = Launched(build, line, token_of("stuck"), said)
+            pid = job.lines("READY", 2)[0][2]
+            (freezer / "cgroup.procs").write_text(pid)
+            (freezer / "freezer.state").write_text("FROZEN")
+            until(lambda: (freezer / "freezer.state").read_text() == "FROZEN\n")
+            began = time.monotonic()
+            job.process.send_signal(signal.SIGTERM)
+            until(lambda job=job: job.process.poll() is not None)
+            took.append(time.monotonic() - began)
+            (freezer / "freezer.state").write_text("THAWED")
+            job.end()
+            said.seek(0)
+            named += f"(they hang in the kernel); leaving without them: pid {pid} (" in said.read()
+            until(lambda: not (freezer / "cgroup.procs").read_text())
+    freezer.rmdir()
+    gate.is_so("stuck: the worker that cannot be killed was named", named == 2)
+    gate.holds("stuck: the launcher has ended, after a grace period of 1 s", max(took), grace_s + 5, "s")
 
 
 def agent(gate, build):
@@ -138,26 +170,29 @@ def away(gate, build):
                together * 2 <= len(gaps[3:]))
 
 
-class Client:
-    """A node whose rank writes to the store and reads it all the time, and when it was answered."""
+class Clients:
+    """A node whose ranks write to the store and read it all the time, and when each was answered."""
 
-    def __init__(self, build, port, nodes, end_file):
+    def __init__(self, build, port, nodes, ranks, end_file):
         self.process = subprocess.Popen(
-            [str(build / "bin/dlaunch"), "--nnodes", str(nodes), "--rdzv-endpoint", f"127.0.0.1:{port}", "--rdzv-id",
-             "resume", "--rdzv-role", "join", str(build / "tests/steady"), end_file, "20"],
+            [str(build / "bin/dlaunch"), "--nnodes", str(nodes), "--nproc-per-node", str(ranks), "--rdzv-endpoint",
+             f"127.0.0.1:{port}", "--rdzv-id", "resume", "--rdzv-role", "join", str(build / "tests/steady"), end_file,
+             "100"],
             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        self.answers, self.forgot = [], False
+        self.ranks, self.answers, self.forgot = ranks, {}, False
         threading.Thread(target=self.read, daemon=True).start()
 
     def read(self):
         for line in self.process.stdout:
-            if " stored " in line:
-                self.answers.append(time.monotonic())
+            if found := re.search(r"rank (\d+) stored ", line):
+                self.answers.setdefault(found[1], []).append(time.monotonic())
             self.forgot |= " LOST " in line
 
-    def first_after(self, moment):
-        """When it was first answered after that; null where it was not yet."""
-        return next((answered for answered in self.answers if answered > moment), None)
+    def all_after(self, moment):
+        """When the last of them was first answered after that; null where one was not yet."""
+        first = [next((answered for answered in list(answers) if answered > moment), None)
+                 for answers in list(self.answers.values())]
+        return max(first) if len(first) == self.ranks and all(first) else None
 
 
 def etcd_at(folder):
@@ -175,14 +210,14 @@ def etcd_at(folder):
 
 def resumed(build, port, state, standby):
     """Of each kill the seconds until every client was answered again; nothing where one was not, or has lost a key."""
-    nodes, kills, took = 8, 3, []
+    nodes, ranks, kills, took = 8, 8, 3, []
     options = ["--state", state]
     with tempfile.TemporaryDirectory() as folder:
         end_file = f"{folder}/end"
         daemons = [daemon_at(build, port, *options)]
-        clients = [Client(build, port, nodes, end_file) for _ in range(nodes)]
+        clients = [Clients(build, port, nodes, ranks, end_file) for _ in range(nodes)]
         try:
-            until(lambda: all(client.answers for client in clients))
+            until(lambda: all(client.all_after(0) for client in clients))
             for _ in range(kills):
                 if standby:
                     daemons.append(daemon_at(build, port, *options))
@@ -193,8 +228,8 @@ def resumed(build, port, state, standby):
                 else:
                     daemons.append(daemon_at(build, port, *options))
                 back_at = time.monotonic()
-                until(lambda back_at=back_at: all(client.first_after(back_at) for client in clients))
-                answered = [client.first_after(back_at) for client in clients]
+                until(lambda back_at=back_at: all(client.all_after(back_at) for client in clients))
+                answered = [client.all_after(back_at) for client in clients]
                 if all(answered):
                     took.append(max(answered) - killed_at)
             pathlib.Path(end_file).touch()

@@ -1,5 +1,6 @@
 """Promises of the store's server and of dlaunchd: what a client may cost the others."""
 import os
+import re
 import resource
 import select
 import socket
@@ -154,6 +155,24 @@ def files(gate, build):
     took = until(lambda: bool(select.select(waiting, [], [], 0)[0]))
     gate.holds("files: those that waited are served after descriptors came free", took, 1, "s")
     server.end()
+
+
+def crowd(gate, build):
+    ran = subprocess.run([str(build / "bench/service"), "10000"], stdout=subprocess.PIPE, text=True, timeout=GIVE_UP_S)
+    admitted = re.search(r"admitted (\d+) ms", ran.stdout)
+    gate.is_so("crowd: 10,000 nodes joined one round, passed a barrier and ended", ran.returncode == 0)
+    gate.holds("crowd: the last one is admitted", float(admitted[1]) / 1e3 if admitted else GIVE_UP_S, 1, "s")
+
+
+def readers(gate, build):
+    ran = subprocess.run([str(build / "bench/readers"), str(build / "bin/dlaunchd"), "10000", "4", "1"],
+                         stdout=subprocess.PIPE, text=True, timeout=2 * GIVE_UP_S)
+    took = dict(re.findall(r"^([^,:]+).*: \d+ heartbeats, .* p99 ([\d.]+) ms", ran.stdout, re.MULTILINE))
+    without = float(took.pop("without readers", 0))
+    gate.is_so("readers: three pages were read by four readers, beside 10,000 nodes",
+               ran.returncode == 0 and len(took) == 3)
+    for page, ms in took.items():
+        gate.holds(f"readers: {page}: a heartbeat is answered, p99", float(ms), max(10, 2 * without), "ms")
 
 
 def fair(gate, build):

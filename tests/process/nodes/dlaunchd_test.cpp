@@ -33,9 +33,10 @@ struct Folder {
 /// dlaunchd on ports of its own, ready.
 class Daemon {
  public:
-  explicit Daemon(std::vector<std::string> arguments = {},
-                  const std::map<std::string, std::string>& environment = {})
-      : process(command(std::move(arguments)), environment) {
+  explicit Daemon(const std::vector<std::string>& arguments = {},
+                  const std::map<std::string, std::string>& environment = {},
+                  std::vector<std::string> starter = {})
+      : process(command(std::move(starter), arguments), environment) {
     const std::string text = process.read_until("\n");
     std::smatch found;
     const std::regex form(R"(\S+Z dlaunchd: info: ready pid=(\d+) listen=127.0.0.1:(\d+) )"
@@ -68,8 +69,9 @@ class Daemon {
   Address rendezvous, http;
 
  private:
-  static std::vector<std::string> command(std::vector<std::string> arguments) {
-    std::vector<std::string> all = {program, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"};
+  static std::vector<std::string> command(std::vector<std::string> all,
+                                          const std::vector<std::string>& arguments) {
+    all.insert(all.end(), {program, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"});
     all.insert(all.end(), arguments.begin(), arguments.end());
     return all;
   }
@@ -205,6 +207,32 @@ TEST_CASE("events as they happen, and a log of JSON") {
   json.read_until("\"level\":\"info\",\"message\":\"ready pid=" + std::to_string(json.pid()) + " ");
   REQUIRE(::kill(json.pid(), SIGTERM) == 0);
   CHECK(json.wait() == 0);
+}
+
+TEST_CASE("without a descriptor for another one the status is served, and the log goes on") {
+  const Folder folder;
+  const std::string tokens = folder.path + "/tokens";
+  std::ofstream(tokens) << "ada 0123456789abcdef\n";
+  REQUIRE(::chmod(tokens.c_str(), 0600) == 0);
+  Daemon daemon({"--http-token-file", tokens}, {},
+                {"/bin/sh", "-c", "ulimit -n 64 && exec \"$@\"", "sh"});
+  // Half of the descriptors are for agents: these have them, and others wait to be accepted.
+  std::vector<std::unique_ptr<RunningJob>> jobs;
+  for (std::uint64_t i = 0; i < 32; ++i) {
+    jobs.push_back(std::make_unique<RunningJob>(daemon.rendezvous, "j" + std::to_string(i), 1 + i));
+  }
+  std::vector<unique_fd> crowd;
+  for (int i = 0; i < 100; ++i) crowd.push_back(connect_tcp(daemon.rendezvous, soon()));
+  CHECK(daemon.page("/metrics").find("dlaunch_connections 32\n") != std::string::npos);
+  // Readers that ask nothing take what is left; the next one is answered when they have to go.
+  for (int i = 0; i < 30; ++i) crowd.push_back(connect_tcp(daemon.http, soon()));
+  CHECK(daemon.page("/api/v1/drain", "-X POST").ends_with("401"));
+  daemon.process.read_until("action denied: POST /api/v1/drain (from 127.0.0.1:");
+  jobs.front()->end();
+  daemon.process.read_until("job 'j0': finished with exit code 0");
+  jobs.erase(jobs.begin());
+  crowd.clear();
+  const RunningJob next(daemon.rendezvous, "next", 100);
 }
 
 TEST_CASE("a browser may not read the status for another site's page") {

@@ -111,11 +111,14 @@ TEST_CASE("on a full disk changes are refused, and nothing else") {
   writer.node->end();
 }
 
-TEST_CASE("a sync that fails ends the daemon before it answers") {
+TEST_CASE("a sync that fails, or a disk that is read-only now, ends the daemon before it answers") {
   const Kept kept;
   const std::string fails = (kept.folder.path() / "fails").string();
+  const char* how = nullptr;
+  SUBCASE("a sync") { how = "FAILING_SYNC"; }
+  SUBCASE("a write") { how = "READ_ONLY"; }
   Job daemon({"--listen", "127.0.0.1:0", "--http", "off", "--state", "sqlite:" + kept.path},
-             {{"LD_PRELOAD", DLAUNCH_BINARY_DIR "/tests/failing_sync.so"}, {"FAILING_SYNC", fails}},
+             {{"LD_PRELOAD", DLAUNCH_BINARY_DIR "/tests/failing_sync.so"}, {how, fails}},
              Daemon::path());
   if (!daemon.saw(" fds=")) return testing::skipped("no library can be preloaded: " + daemon.err());
   const auto at = daemon.err().find("listen=") + 7;
@@ -133,6 +136,34 @@ TEST_CASE("a sync that fails ends the daemon before it answers") {
   CHECK(daemon.wait().code == exit_code::state_lost);
   CHECK(contains(daemon.err(), "the state file '" + kept.path + "' cannot be written: "));
   CHECK_FALSE(contains(daemon.err(), "no space"));
+}
+
+TEST_CASE("on a disk that is read-only a daemon does not start") {
+  const SmallDisk disk("96m");
+  if (!disk.mounted()) return testing::skipped("a small disk takes root: mount");
+  const std::string path = disk.path() + "/state.db";
+  const auto become = [&](unsigned long flags) {
+    REQUIRE(::mount("tmpfs", disk.path().c_str(), "tmpfs", MS_REMOUNT | flags, "size=96m") == 0);
+  };
+  const auto refused = [&] {
+    become(MS_RDONLY);
+    Job job({"--listen", "127.0.0.1:0", "--http", "off", "--state", "sqlite:" + path}, {},
+            Daemon::path());
+    CHECK(job.wait().code == exit_code::configuration);
+    CHECK_MESSAGE(contains(job.err(),
+                           "the state file '" + path + "' cannot be opened: Read-only file system"),
+                  job.err());
+    become(0);
+  };
+  refused();  // There is no file yet.
+  {
+    const Daemon daemon({"--state", "sqlite:" + path});
+    Writer writer(daemon);
+    CHECK(writer.set(5).empty());
+    writer.node->end();
+  }
+  refused();
+  const Daemon daemon({"--state", "sqlite:" + path});
 }
 
 TEST_CASE("a state file is checked, saved and restored") {
