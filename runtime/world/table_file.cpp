@@ -17,7 +17,7 @@
 namespace dlaunch {
 namespace {
 
-constexpr const char* key = "table";
+constexpr const char* table_key = "table";
 /// The first byte of the store's value: it holds a table, or why there is none.
 constexpr char has_table = '+', has_reason = '!';
 
@@ -55,11 +55,11 @@ void publish_table(Store& store, const std::string& path) {
     value = has_reason + std::string(table_variable) + ": rank 0 cannot read " + in_quotes(path) +
             ": " + std::get<Unreadable>(read).why;
   }
-  store.set(key, as_bytes(value));
+  store.set(table_key, as_bytes(value));
 }
 
 std::optional<TableFile> find_table(Store& store) {
-  const auto found = store.get(key);
+  const auto found = store.get(table_key);
   if (!found) return std::nullopt;
   const std::string_view value = as_text(*found);
   const auto end = value.find('\n');
@@ -69,7 +69,7 @@ std::optional<TableFile> find_table(Store& store) {
   if (value.starts_with(has_reason)) throw Error(Errc::misuse, std::string(value.substr(1)));
   throw Error(Errc::internal,
               "the store holds something else than a table under 'table': use one version of "
-              "dlaunch for all ranks, and no key of that name");
+              "dlaunch for all ranks, and no table_key of that name");
 }
 
 void compare_table(Store& store, int rank, const std::string& path) {
