@@ -10,7 +10,7 @@
 namespace dlaunch::launcher {
 namespace {
 
-constexpr std::size_t frames_max = 8;
+constexpr std::size_t shown_frames_max = 8;
 constexpr std::size_t dumps_max = 8;
 constexpr std::size_t ras_lines_max = 60;
 
@@ -21,13 +21,13 @@ std::string text_of(const StackGroup& group) {
     return text + (group.ranks.size() > 1 ? ") have ended\n" : ") has ended\n");
   }
   text += ", " + group.program + "), by " + group.by + ":\n";
-  for (std::size_t i = 0; i < std::min(group.frames.size(), frames_max); ++i) {
+  for (std::size_t i = 0; i < std::min(group.frames.size(), shown_frames_max); ++i) {
     const auto& frame = group.frames[i];
     text += "    " + frame.function + (frame.place.empty() ? "" : " (" + frame.place + ")") + "\n";
   }
-  if (group.frames.size() > frames_max) {
-    text += "    ... " + plural(static_cast<long>(group.frames.size() - frames_max), "more frame") +
-            "\n";
+  if (group.frames.size() > shown_frames_max) {
+    const auto more = static_cast<long>(group.frames.size() - shown_frames_max);
+    text += "    ... " + plural(more, "more frame") + "\n";
   }
   return text;
 }

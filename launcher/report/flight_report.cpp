@@ -22,8 +22,8 @@ constexpr int flight_version = 1;
 
 /// Makes JSON; a program's text may have any encoding. A flight gets several lines, since people
 /// read it.
-std::string dumped(const ordered_json& json, int indent) {
-  return json.dump(indent, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+std::string dumped(const ordered_json& value, int indent) {
+  return value.dump(indent, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 
 /// A hash, as text: readers of JSON do not keep such large numbers exactly.

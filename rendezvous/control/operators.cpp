@@ -28,7 +28,7 @@ std::string_view take_word(std::string_view& line) {
   return word;
 }
 
-bool is_name(std::string_view word) {
+bool is_operator_name(std::string_view word) {
   return word.size() <= Operators::name_bytes_max && std::ranges::all_of(word, [](char c) {
            return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
                   c == '.' || c == '_' || c == '-' || c == '@';
@@ -92,7 +92,7 @@ Operators Operators::parse(std::string_view text, const std::string& where) {
     const auto wrong = [&](const std::string& why) {
       return Error(Errc::misuse, where + ":" + std::to_string(number) + ": " + why);
     };
-    if (!is_name(name)) {
+    if (!is_operator_name(name)) {
       throw wrong("an operator's name has at most 64 letters, digits and . _ - @");
     }
     if (!is_token(token) || !take_word(line).empty()) {

@@ -83,7 +83,7 @@ constexpr StateCommand commands[] = {
      [](const Words& words) { return restore(words[0], words[1]); }},
 };
 
-constexpr auto rows = std::to_array<OptionRow<Words>>(
+constexpr auto word_rows = std::to_array<OptionRow<Words>>(
     {{{"help", 'h', "", "", "Options", {}, "Print this."}, nullptr}});
 
 OptionTable options_of(const StateCommand& command) {
@@ -91,7 +91,7 @@ OptionTable options_of(const StateCommand& command) {
   return {program,
           "Usage: " + program + " " + std::string(command.operands) + "\n\n" +
               std::string(command.help) + "\n",
-          rows};
+          word_rows};
 }
 
 }  // namespace

@@ -69,7 +69,7 @@ std::optional<TableFile> find_table(Store& store) {
   if (value.starts_with(has_reason)) throw Error(Errc::misuse, std::string(value.substr(1)));
   throw Error(Errc::internal,
               "the store holds something else than a table under 'table': use one version of "
-              "dlaunch for all ranks, and no table_key of that name");
+              "dlaunch for all ranks, and no key of that name");
 }
 
 void compare_table(Store& store, int rank, const std::string& path) {
