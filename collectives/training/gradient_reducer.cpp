@@ -6,7 +6,6 @@
 
 namespace dlaunch {
 
-
 /// The hook by which a rank without inputs takes part for the reducer.
 class GradientReducer::Shadow final : public JoinHook {
  public:

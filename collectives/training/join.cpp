@@ -1,6 +1,6 @@
 #include "collectives/call/call.hpp"
-#include "collectives/training/join_group.hpp"
 #include "collectives/call/core/traffic.hpp"
+#include "collectives/training/join_group.hpp"
 
 #include <algorithm>
 #include <array>
@@ -10,7 +10,6 @@
 
 namespace dlaunch {
 namespace {
-
 
 /// The number of shadowed iterations after which this rank says so.
 constexpr long shadows_max_silent = 1000;

@@ -10,7 +10,6 @@
 
 namespace dlaunch {
 
-
 namespace {
 
 constexpr std::uint64_t code_of(int joinable, int part) {

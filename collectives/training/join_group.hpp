@@ -100,9 +100,7 @@ class JoinGroup {
   MarkedOptions mark(const Traffic& traffic, const Options& options) noexcept {
     return {*this, traffic.pack(), options};
   }
-  MarkedOptions mark(const Traffic& traffic) noexcept {
-    return mark(traffic, {.site = site_});
-  }
+  MarkedOptions mark(const Traffic& traffic) noexcept { return mark(traffic, {.site = site_}); }
   int active() const noexcept { return active_; }
   /// The number of the communicator's last collective.
   std::uint64_t number() const noexcept;

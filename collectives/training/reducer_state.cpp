@@ -8,7 +8,6 @@
 
 namespace dlaunch {
 
-
 namespace {
 
 /// The alignment at which two buckets, or gradients of different types, share no lines that are

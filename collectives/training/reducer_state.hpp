@@ -1,8 +1,8 @@
 #pragma once
 
+#include "collectives/call/core/traffic.hpp"
 #include "collectives/training/bucket_site.hpp"
 #include "collectives/training/join_group.hpp"
-#include "collectives/call/core/traffic.hpp"
 #include "runtime/base/os/home_process.hpp"
 
 #include <dlaunch/gradient_reducer.hpp>

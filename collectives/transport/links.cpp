@@ -77,9 +77,9 @@ Links::Links(const World& world, const FlightWords& words, std::optional<std::ui
   if (first) add_transport(first(surroundings()));
   share(granted);
   const int recorded_as = granted ? granted->local_of(rank_) : -1;
-  made_calls_.emplace(rank_, generation_, segment_,
-                      std::make_shared<Flight>(recorded_as < 0 ? nullptr : std::move(granted),
-                                               recorded_as, words));
+  made_calls_.emplace(
+      rank_, generation_, segment_,
+      std::make_shared<Flight>(recorded_as < 0 ? nullptr : std::move(granted), recorded_as, words));
   tcp_ = tcp.get();
   if (tcp) add_transport(std::move(tcp));
   if (membership_ && membership_->fd() >= 0) {

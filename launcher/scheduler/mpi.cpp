@@ -77,7 +77,8 @@ void read_ranks(SchedulerPlace& place, const Variables& variables, std::string_v
   place.first = place.node_rank == 0;
   const long local = variables.number_if(local_size).value_or(1);
   if (local <= 1) return;
-  refuse_several(place, starter, static_cast<int>(std::min<long>(local, listed_nodes_max)), 1, once);
+  refuse_several(place, starter, static_cast<int>(std::min<long>(local, listed_nodes_max)), 1,
+                 once);
 }
 
 std::string short_name(std::string_view host) {

@@ -65,8 +65,7 @@ void locate(SchedulerPlace& place, const Variables& variables) {
 }
 
 void read_step(SchedulerPlace& place, const Variables& variables) {
-  const int nodes =
-      variables.number(place, "SLURM_STEP_NUM_NODES", 1, listed_nodes_max);
+  const int nodes = variables.number(place, "SLURM_STEP_NUM_NODES", 1, listed_nodes_max);
   place.node_count = nodes;
   place.count_from = "SLURM_STEP_NUM_NODES";
   const long tasks = variables.number_if("SLURM_STEP_NUM_TASKS").value_or(nodes);

@@ -180,7 +180,7 @@ class TwoShot {
     for (int member = 0; member < shm_.size(); ++member) {
       if (member == shm_.rank()) continue;
       copy_apart(out_ + k * chunk_ + parts.begin(member), slot_of(member) + result_offset,
-          parts.bytes(member));
+                 parts.bytes(member));
     }
   }
 
