@@ -203,7 +203,7 @@ class WeatherReceiver final : public transport::ReceivingEnd {
     if (!held && !came && sky_.is_over(from_, to_)) ended_ = true;
     return feeds || came || ended_;
   }
-  bool take_soon(transport::Receive&, const transport::Patience&) override { return false; }
+  bool take_soon(transport::Receive&, const transport::LookLimit&) override { return false; }
   bool is_worth_looking() const noexcept override { return false; }
   bool ended() const noexcept override { return ended_; }
   const std::string& reason() const noexcept override { return reason_; }

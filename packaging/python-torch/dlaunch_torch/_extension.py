@@ -22,7 +22,7 @@ def built_for() -> List[str]:
 
 def load() -> Any:
     """The module; ImportError with a sentence where there is none."""
-    import dlaunch  # noqa: F401  Loads libdlaunch, which the module needs.
+    importlib.import_module("dlaunch")  # Loads libdlaunch, which the module needs.
 
     version = ".".join(torch.__version__.split("+")[0].split(".")[:2])
     versions = built_for()

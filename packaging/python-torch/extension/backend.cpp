@@ -2,6 +2,7 @@
 
 #include "packaging/python-torch/extension/call_site.hpp"
 #include "packaging/python-torch/extension/errors.hpp"
+#include "packaging/python-torch/extension/python_lock.hpp"
 
 #include <algorithm>
 #include <cstdlib>
@@ -57,7 +58,11 @@ DlaunchBackend::DlaunchBackend(std::shared_ptr<Group> group, int rank, int size,
   init();
 }
 
-DlaunchBackend::~DlaunchBackend() = default;
+/// Python may drop it, with its lock.
+DlaunchBackend::~DlaunchBackend() {
+  const WithoutPythonLock unlocked;
+  shutdown();
+}
 
 void DlaunchBackend::shutdown() {
   {
