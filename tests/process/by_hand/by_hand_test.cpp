@@ -306,7 +306,7 @@ TEST_CASE("a file whose port now belongs to another job is stale, too") {
   // Another job's store, and a file of an earlier run that names its port and this live process.
   Process zero = start(other.url(0, 2), {}, "meet");
   while (!std::filesystem::exists(other.path)) REQUIRE(::kill(zero.pid(), 0) == 0);
-  dlaunch::Meeting old = dlaunch::meeting_of_this_process();
+  dlaunch::MeetingRecord old = dlaunch::meeting_of_this_process();
   old.host = "127.0.0.1";
   old.port = dlaunch::read_meeting(other.path)->port;
   dlaunch::write_meeting(meeting.path, old);
