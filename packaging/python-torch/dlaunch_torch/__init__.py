@@ -38,7 +38,7 @@ def shrink_group(group: Optional[Any] = None, timeout: Optional[datetime.timedel
         raise dist.DistBackendError("shrink_group: no rank of this group is lost, so there is nothing to shrink; it "
                                     "cannot be used any more: make it again, or end")
     if not hasattr(dist, "shrink_group"):
-        raise NotImplementedError(f"shrink_group: torch {torch.__version__} cannot shrink a process group; 2.9 can")
+        raise NotImplementedError(f"shrink_group: torch {torch.__version__} cannot shrink a process group; 2.13 can")
     return dist.shrink_group(lost, group, shrink_flags=dist.distributed_c10d.SHRINK_ABORT)
 
 

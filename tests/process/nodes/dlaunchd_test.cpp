@@ -216,8 +216,7 @@ TEST_CASE("without a descriptor for another one the status is served, and the lo
   REQUIRE(::chmod(tokens.c_str(), 0600) == 0);
   Daemon daemon({"--http-token-file", tokens}, {},
                 {"/bin/sh", "-c", "ulimit -n 64 && exec \"$@\"", "sh"});
-  // Half of the descriptors are for agents: these have them, and others wait to be accepted.
-  std::vector<std::unique_ptr<RunningJob>> jobs;
+  std::vector<std::unique_ptr<RunningJob>> jobs;  // Half of the descriptors are for agents: these.
   for (std::uint64_t i = 0; i < 32; ++i) {
     jobs.push_back(std::make_unique<RunningJob>(daemon.rendezvous, "j" + std::to_string(i), 1 + i));
   }
@@ -443,7 +442,7 @@ TEST_CASE("garbage on the rendezvous, and clients that hang on the pages, harm n
   }
   daemon.await_page("/metrics", "dlaunch_connections_garbage_total 50\n");
   std::vector<unique_fd> mute;
-  for (int i = 0; i < 200; ++i) mute.push_back(connect_tcp(daemon.http, soon()));
+  while (mute.size() < 200) mute.push_back(connect_tcp(daemon.http, soon()));
   job.agent.tell(rendezvous::message::Heartbeat::type, {});
   job.agent.hear<message::Heartbeat>();
   CHECK(daemon.page("/healthz") == "ok\n200");  // When those before it were cut off.

@@ -192,6 +192,7 @@ TEST_CASE("drains outlive the service, and end with what they are about") {
     if (start == 0) continue;
     // A failure: there would be a restart left.
     first.tell(ended(epoch, Outcome::failed, 3));
+    second.hear<message::Stopped>();
     second.tell(ended(epoch, Outcome::stopped));
     CHECK(first.hear<message::Finished>().exit_code == 3);
     CHECK(act(service, Kind::resume_all).sentence == "new jobs are taken again");

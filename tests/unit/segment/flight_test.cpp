@@ -63,8 +63,9 @@ TEST_CASE("a call is recorded with what it is, where, and how it ended") {
 
 TEST_CASE("a call says whose it is and what for, also where both fill their places") {
   constexpr std::array<const char*, 3> owners{"", "join's ", "the reducer's "};
-  constexpr std::array<const char*, 3> purposes{"", "twenty-four letters long", "bucket "};
-  Flight flight(nullptr, -1, {ops, dtypes, reductions, owners, purposes});
+  constexpr std::array<const char*, 3> purposes{"", "twenty-four letters long", "bucket"};
+  constexpr std::uint32_t with_part = 1U << 2;
+  Flight flight(nullptr, -1, {ops, dtypes, reductions, owners, purposes, with_part});
   const auto world = flight.join(77, "world", 1, 4);
   Flight::Call call = all_reduce(1);
   const auto record = [&](std::uint32_t purpose) {
