@@ -10,6 +10,7 @@ import torch.distributed as dist
 
 NAME = "dlaunch"
 _made: weakref.WeakSet[Any] = weakref.WeakSet()
+_modules: list[Any] = []
 
 
 def register() -> None:
@@ -22,6 +23,8 @@ def create(options: Any, backend_options: Optional[Any]) -> Any:
     from ._extension import load
 
     module = load()
+    if not _modules:
+        _modules.append(module)
     ranks = list(options.global_ranks_in_group)
     if ranks and dist.is_initialized():
         parent = backend_of(dist.distributed_c10d._get_default_group())
@@ -42,6 +45,8 @@ def _at_exit() -> None:
     if getattr(sys, "last_value", None) is None:
         for backend in list(_made):
             backend.leave()
+        for module in _modules:
+            module.leave_job()
 
 
 def backend_of(group: Any) -> Optional[Any]:

@@ -28,7 +28,7 @@ std::string list_of(const std::vector<std::int64_t>& ranks) {
 c10::intrusive_ptr<DlaunchBackend> DlaunchBackend::meet(
     const c10::intrusive_ptr<c10d::Store>& store, const Place& place) {
   return with_torch_errors([&] {
-    auto world = std::make_shared<const World>(torch_backend::meet(*store, place));
+    auto world = torch_backend::meet(*store, place);
     Communicator communicator(*world);
     auto group = std::make_shared<Group>(std::move(world), std::move(communicator));
     return c10::make_intrusive<DlaunchBackend>(std::move(group), place.rank, place.size,

@@ -4,7 +4,10 @@
 
 #include <dlaunch/port.hpp>
 
+#include <atomic>
 #include <cstdlib>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,7 +19,6 @@
 namespace dlaunch::torch_backend {
 namespace {
 
-constexpr const char* key = "dlaunch/world";
 constexpr const char* loopback = "127.0.0.1";
 
 std::string variable(const char* name) {
@@ -66,42 +68,86 @@ std::string address_for_others(c10d::Store& store) {
   return std::string("tcp://") + loopback + ":" + std::to_string(find_free_port().port());
 }
 
-World join(const std::string& url, const Place& place) {
+/// The job's world, and its run; not destroyed behind main, where threads may still be in it.
+struct JobWorld {
+  std::mutex mutex;
+  std::string run;
+  std::shared_ptr<const World> world;
+};
+JobWorld& job_world() {
+  static JobWorld& kept = *new JobWorld;
+  return kept;
+}
+
+std::shared_ptr<const World> world_of(const std::string& run) {
+  JobWorld& kept = job_world();
+  const std::lock_guard lock(kept.mutex);
+  return kept.run == run ? kept.world : nullptr;
+}
+
+std::shared_ptr<const World> join_job(const std::string& run, const Place& place) {
+  auto world = std::make_shared<const World>(World::init("dlaunch://", {.timeout = place.timeout}));
+  JobWorld& kept = job_world();
+  const std::lock_guard lock(kept.mutex);
+  kept.run = run;
+  kept.world = world;
+  return world;
+}
+
+std::shared_ptr<const World> join(const std::string& url, const Place& place) {
   InitOptions options;
   options.timeout = place.timeout;
   options.rank = place.rank;
   options.world_size = place.size;
-  return World::init(url, options);
+  return std::make_shared<const World>(World::init(url, options));
 }
 
-std::string told_by_rank_zero(c10d::Store& store, const Place& place) {
-  store.wait({key}, place.timeout);
-  return store.get_to_str(key);
+/// Another one for each default group that this process makes: a rank may come to the next before
+/// rank 0 has taken the key of the last away.
+std::string next_key(const Place& place) {
+  static std::atomic<int> groups = 0;
+  return "dlaunch/world/" + std::to_string(place.is_whole_job ? ++groups : 0);
 }
 
 }  // namespace
 
-World meet(c10d::Store& store, const Place& place) {
+std::shared_ptr<const World> meet(c10d::Store& store, const Place& place) {
   const auto own_run = run_of_launcher(place);
+  // The others have it, too: all ranks were in the group for which it was joined.
+  if (own_run) {
+    if (auto world = world_of(*own_run)) return world;
+  }
+  const std::string key = next_key(place);
   if (place.size == 1 && !own_run) {
     return join(std::string("tcp://") + loopback + ":1", place);
   }
   if (place.rank != 0) {
-    const std::string told = told_by_rank_zero(store, place);
+    store.wait({key}, place.timeout);
+    const std::string told = store.get_to_str(key);
     if (told.starts_with("tcp://")) return join(told, place);
     if (own_run != told) {
       fail("rank 0 was started by dlaunch (" + told + "), and rank " + std::to_string(place.rank) +
            " was not, or not as that rank of it" + (own_run ? " (" + *own_run + ")" : "") +
            ": the ranks of a process group are started in one way");
     }
-    return World::init("dlaunch://", {.timeout = place.timeout});
+    return join_job(told, place);
   }
   const std::string way = own_run ? *own_run : address_for_others(store);
   store.set(key, std::vector<std::uint8_t>(way.begin(), way.end()));
-  World world = own_run ? World::init("dlaunch://", {.timeout = place.timeout}) : join(way, place);
+  auto world = own_run ? join_job(way, place) : join(way, place);
   // All have read it. The next group in this store finds none of it.
   store.deleteKey(key);
   return world;
+}
+
+void leave_job() {
+  std::shared_ptr<const World> world;
+  JobWorld& kept = job_world();
+  {
+    const std::lock_guard lock(kept.mutex);
+    world = std::move(kept.world);
+    kept.world = nullptr;
+  }
 }
 
 }  // namespace dlaunch::torch_backend

@@ -3,6 +3,7 @@
 #include <dlaunch/world.hpp>
 
 #include <chrono>
+#include <memory>
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
@@ -18,6 +19,9 @@ struct Place {
 
 /// The world of the ranks that meet in `store`. Rank 0 says there how they come together: by our
 /// agents, if they started all of them, else at a port of rank 0's. Nothing is left in the store.
-World meet(c10d::Store& store, const Place& place);
+/// A process joins its job's world once: later default groups have further communicators of it.
+std::shared_ptr<const World> meet(c10d::Store& store, const Place& place);
+/// Ends this process' part in its job's world, in order. From any thread.
+void leave_job();
 
 }  // namespace dlaunch::torch_backend

@@ -178,12 +178,15 @@ def main():
     for part in (collectives, objects, messages, futures, groups):
         part(rank, size)
     dist.destroy_process_group()
-    # Once more, in the same process.
-    dist.init_process_group("dlaunch")
-    tensor = torch.ones(1)
-    dist.all_reduce(tensor)
-    same(tensor, size)
-    dist.destroy_process_group()
+    # Again, in the same process. With DETAIL torch adds groups of gloo, which find the addresses of the last ones in
+    # the store.
+    if os.environ.get("TORCH_DISTRIBUTED_DEBUG") != "DETAIL":
+        for _ in range(5):
+            dist.init_process_group("dlaunch")
+            tensor = torch.ones(1)
+            dist.all_reduce(tensor)
+            same(tensor, size)
+            dist.destroy_process_group()
     print(f"rank {rank} of {size}: every call is right")
 
 
