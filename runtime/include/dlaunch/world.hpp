@@ -67,8 +67,8 @@ class DLAUNCH_API World {
   ///   file://path?rank=R&world_size=N        a file that all ranks see; rank 0 writes where it
   ///                                          listens, and removes it when all have come
   /// A world of one rank, other than a launcher's, needs no address and opens no socket.
-  /// A process joins a launcher's world once, and makes all its communicators of that World: a second
-  /// init would wait for nobody, and meet what is left of the first.
+  /// A process joins a launcher's world once, and makes all its communicators of that World: a
+  /// second init would wait for nobody, and meet what is left of the first.
   ///
   /// Destroying the last copy of the World tells the others that this rank left in order; ending
   /// without that, or while an exception unwinds, is a loss to them. A forked child may not use its
