@@ -29,10 +29,10 @@ class DlaunchBackend final : public c10d::Backend {
   using WorkPointer = c10::intrusive_ptr<c10d::Work>;
   using Milliseconds = std::chrono::milliseconds;
 
-  /// Of the ranks that meet in the store.
+  /// A group of the ranks that meet in the store.
   static c10::intrusive_ptr<DlaunchBackend> meet(const c10::intrusive_ptr<c10d::Store>& store,
                                                  const Place& place);
-  /// Of some ranks of this one, who call it alone.
+  /// A group of some of this one's ranks, which alone call it.
   c10::intrusive_ptr<DlaunchBackend> of_members(const std::vector<int>& ranks,
                                                 Milliseconds timeout);
 

@@ -38,7 +38,7 @@ std::optional<std::string> run_of_launcher(const Place& place) {
          ", attempt " + variable("TORCHELASTIC_RESTART_COUNT");
 }
 
-/// Where the store of a torch program was reached, if that is told.
+/// The host at which a torch program reached its store, if the store tells it.
 std::string host_of(c10d::Store& store) {
   c10d::Store* inner = &store;
   c10::intrusive_ptr<c10d::Store> held;
