@@ -30,7 +30,7 @@ class SocketFile {
   ino_t inode_ = 0;
 };
 
-/// Who may use a listening unix socket, by its file. Throws Error.
+/// The users whom a listening unix socket lets in, by its file. Throws Error.
 SocketAccess access_of(int listener);
 
 }  // namespace dlaunch::rendezvous

@@ -113,7 +113,7 @@ struct Service::State final : store::Host, std::enable_shared_from_this<State> {
   void join(store::ConnectionId who, message::Join message);
   /// What is wrong with it, whatever the job.
   std::optional<message::Refused> objection(Session session, const message::Join& message) const;
-  /// Where there is no room for the offer. `charge` counts it.
+  /// The refusal of an offer for which there is no room; nullopt if there is. `charge` counts it.
   std::optional<message::Refused> no_room(const Job* job, Session session, const NodeOffer& offer,
                                           store::MemoryCharge& charge);
   /// Whether there is room for what the node tells; its texts are cut.

@@ -1,8 +1,10 @@
-/* Sets a key, and reads it when a file is there: keeps_key FILE */
+/* Sets a key, makes a named pipe, and reads the key when that is opened: keeps_key PIPE */
 #include <dlaunch/dlaunch.h>
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 int main(int argc, char** argv) {
@@ -16,7 +18,9 @@ int main(int argc, char** argv) {
   if (status == DL_OK) {
     puts("set");
     fflush(stdout);
-    while (access(argv[1], F_OK) != 0) usleep(50000);
+    alarm(600);
+    mkfifo(argv[1], 0600);
+    close(open(argv[1], O_RDONLY));
     status = dl_store_get(store, "kept", &found);
   }
   if (status != DL_OK) {

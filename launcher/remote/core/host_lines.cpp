@@ -133,8 +133,8 @@ class Lines {
     for (const Setting& setting : spec_.settings) {
       const bool ours = std::ranges::count(not_handed_on, setting.flag) > 0;
       const bool meeting = setting.flag == "rdzv-endpoint" && several();
-      // Of a scheduler's settings only the job's end is handed on: the hosts' agents cannot learn
-      // it.
+      // A scheduler's settings are not handed on, save for the job's end: the hosts' agents cannot
+      // learn that.
       const bool end = setting.flag == "deadline" || setting.flag == "deadline-latest";
       const bool told = setting.origin == Origin::scheduler && !end;
       if (setting.origin == Origin::standard || told) continue;

@@ -50,8 +50,8 @@ std::string host_of(c10d::Store& store) {
   return tcp != nullptr ? tcp->getHost() : "";
 }
 
-/// Where the others reach rank 0: the host by which they reach its store or its job, as far as it
-/// is this one.
+/// The URL at which the others reach rank 0: they reach its store, or its job, by that host, unless
+/// another machine has it.
 std::string address_for_others(c10d::Store& store) {
   char name[256] = "";
   ::gethostname(name, sizeof name - 1);

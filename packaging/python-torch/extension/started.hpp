@@ -28,7 +28,7 @@ class Started {
       : kind(kind), held_(std::move(held)), failure_(std::move(failure)) {}
 
   const Kind kind;
-  /// Of the library's; for whoever has the group's turn.
+  /// The library's works, for the thread that has the group's turn.
   std::vector<Work> works;
 
   /// For any thread.

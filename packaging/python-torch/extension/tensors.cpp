@@ -77,7 +77,7 @@ void check_place(const char* call, const at::Tensor& tensor) {
 
 TensorView view_of(const char* call, const at::Tensor& tensor, Elements use) {
   check_place(call, tensor);
-  // Of an empty tensor there may be no memory.
+  // An empty tensor may have no memory.
   void* const data = tensor.numel() > 0 ? tensor.data_ptr() : nullptr;
   const auto count = static_cast<std::size_t>(tensor.numel());
   if (const auto type = dtype_of(tensor.scalar_type())) return {data, count, *type};

@@ -24,7 +24,7 @@ namespace {
 
 constexpr long never = std::numeric_limits<long>::max();
 
-/// Of this thread: after so many allocations one fails, and after each `every` another one.
+/// After so many allocations of this thread one fails, and after each `every` another one.
 thread_local long until_failure = never, every = never;
 
 }  // namespace
