@@ -50,14 +50,19 @@ Waits::Channel Waits::channel_of(PendingWait::Kind kind) {
   return Channel::exists;  // Not reached: the switch is complete.
 }
 
-Waits::Id Waits::add(PendingWait wait) {
+Waits::Id Waits::add(PendingWait added) {
   const Id id = next_++;
-  by_caller_.insert_or_assign({wait.by.client, wait.by.request}, id);
-  ++per_client_[wait.by.client];
-  if (wait.deadline != Clock::time_point::max()) deadlines_.emplace(wait.deadline, id);
+  const PendingWait& wait = waits_.emplace(id, std::move(added)).first->second;
   bytes_ += wait.bytes();
-  listen(id, channel_of(wait.kind), wait.names[wait.at]);
-  waits_.emplace(id, std::move(wait));
+  try {
+    ++per_client_[wait.by.client];
+    by_caller_.insert_or_assign({wait.by.client, wait.by.request}, id);
+    if (wait.deadline != Clock::time_point::max()) deadlines_.emplace(wait.deadline, id);
+    listen(id, channel_of(wait.kind), wait.names[wait.at]);
+  } catch (...) {
+    take(id);  // Without memory for all of it nothing of it stays.
+    throw;
+  }
   return id;
 }
 
@@ -79,7 +84,7 @@ PendingWait Waits::take(Id id) {
   const auto caller = by_caller_.find({wait.by.client, wait.by.request});
   if (caller != by_caller_.end() && caller->second == id) by_caller_.erase(caller);
   const auto client = per_client_.find(wait.by.client);
-  if (--client->second == 0) per_client_.erase(client);
+  if (client != per_client_.end() && --client->second == 0) per_client_.erase(client);
   if (wait.deadline != Clock::time_point::max()) deadlines_.erase({wait.deadline, id});
   bytes_ -= wait.bytes();
   unlisten(id, channel_of(wait.kind), wait.names[wait.at]);
