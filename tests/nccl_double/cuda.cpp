@@ -28,6 +28,7 @@ constexpr CuResult invalid_value = 1;
 constexpr CuResult invalid_device = 101;
 constexpr CuResult capture_unsupported = 900;
 constexpr CuResult capture_invalidated = 901;
+constexpr int device_ordinal_attribute = 9;
 
 std::atomic<bool> swallows_all{false};
 
@@ -112,8 +113,9 @@ struct Event {
 
 thread_local std::vector<Device*> current;
 
+/// The default one of the current device for null, and for CU_STREAM_LEGACY.
 Stream* stream_of(void* handle) {
-  if (handle != nullptr) return static_cast<Stream*>(handle);
+  if (reinterpret_cast<std::uintptr_t>(handle) > 1) return static_cast<Stream*>(handle);
   Device& device = *current.back();
   std::call_once(device.once, [&] { device.default_stream = new_stream(); });
   return device.default_stream;
@@ -309,7 +311,7 @@ CuResult cuStreamWaitEvent(void* stream, void* event, unsigned /*flags*/) {
   return 0;
 }
 CuResult cuStreamIsCapturing(void* stream, int* status) {
-  Stream* const asked = static_cast<Stream*>(stream);
+  Stream* const asked = stream_of(stream);
   const std::lock_guard lock(asked->mutex);
   *status = asked->capturing ? 1 : 0;
   return 0;
@@ -369,6 +371,14 @@ CuResult cuStreamSynchronize(void* stream) {
 CuResult cuMemAlloc_v2(CuDevicePtr* memory, std::size_t bytes) {
   if (is_forbidden()) return capture_unsupported;
   *memory = reinterpret_cast<CuDevicePtr>(device_address(::operator new(bytes)));
+  return 0;
+}
+CuResult cuPointerGetAttribute(void* value, int attribute, CuDevicePtr address) {
+  if (attribute != device_ordinal_attribute ||
+      !is_device_address(reinterpret_cast<void*>(address))) {
+    return invalid_value;
+  }
+  *static_cast<int*>(value) = 0;
   return 0;
 }
 CuResult cuMemFree_v2(CuDevicePtr memory) {

@@ -1,13 +1,15 @@
-"""The memory of a caller's object, as a view of the C API: by the buffer protocol, else by DLPack. No copy is made."""
+"""The memory of a caller's object, as a view of the C API: by the buffer protocol, else by DLPack, else, on a device,
+by the CUDA array interface. No copy is made."""
 from __future__ import annotations
 
 import ctypes
 import enum
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Dict, Iterable, Optional, Tuple
 
 from ctypes import (c_char_p, c_int, c_int32, c_int64, c_ssize_t, c_uint16, c_uint32, c_uint64, c_uint8, c_void_p,
                     py_object)
 
+from . import _cuda
 from . import _library as c
 from .errors import MisuseError
 
@@ -67,7 +69,9 @@ class _DLManagedTensorVersioned(ctypes.Structure):
                 ("flags", c_uint64), ("tensor", _DLTensor)]
 
 
+HOST = 0  # The place of a view; that of device i is i + 1.
 _DL_CPU = (1, 3)  # kDLCPU, and kDLCUDAHost: pinned memory.
+_DL_CUDA = (2, 13)  # kDLCUDA, and kDLCUDAManaged.
 _DL_READ_ONLY = 1
 _DL_TYPES = {(0, 8): DType.I8, (0, 16): DType.I16, (0, 32): DType.I32, (0, 64): DType.I64, (1, 8): DType.U8,
              (1, 16): DType.U16, (1, 32): DType.U32, (1, 64): DType.U64, (2, 16): DType.F16, (2, 32): DType.F32,
@@ -90,25 +94,29 @@ def _formats() -> Dict[Tuple[bytes, int], int]:
 
 
 _dtypes = _formats()
+# By the letters of NumPy's type strings, which the CUDA array interface has.
+_numpy_codes = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
 
 
 class Held:
     """The memory of a caller's object, held for as long as a call may use it."""
 
-    __slots__ = ("_buffer", "_address", "_capsule", "_owner")
+    __slots__ = ("_buffer", "_address", "_capsule", "_owner", "_on_device")
 
     def __init__(self) -> None:
         self._buffer = PyBuffer()
         self._address = ctypes.addressof(self._buffer)
         self._capsule: Any = None
         self._owner: Any = None
+        self._on_device: Optional[c.View] = None
 
-    def show(self, owner: Any, view: c.View, writable: bool, call: str) -> None:
-        """Lets `view` show the memory of `owner`. release() has to follow."""
+    def show(self, owner: Any, view: c.View, writable: bool, call: str, stream: Optional[int] = None) -> None:
+        """Lets `view` show the memory of `owner`. release() has to follow. The call moves memory of a device on
+        `stream`."""
         try:
             _get_buffer(owner, self._address, _WRITABLE if writable else _READABLE)
         except (BufferError, TypeError, ValueError) as error:
-            self._show_otherwise(owner, view, writable, call, error)
+            self._show_otherwise(owner, view, writable, call, error, stream)
             return
         buffer = self._buffer
         size = buffer.itemsize
@@ -129,23 +137,27 @@ class Held:
         raise MisuseError(f"{call}: dlaunch has no elements of {name}; it has {', '.join(_names())}, in the "
                           "machine's byte order", call=call)
 
-    def _show_otherwise(self, owner: Any, view: c.View, writable: bool, call: str, error: Exception) -> None:
+    def _show_otherwise(self, owner: Any, view: c.View, writable: bool, call: str, error: Exception,
+                        stream: Optional[int]) -> None:
         if not isinstance(error, TypeError):  # It has the protocol, and refuses.
             raise MisuseError(f"{call}: {_why_refused(owner, writable, error)}", call=call) from None
         if not hasattr(owner, "__dlpack__"):
+            if hasattr(owner, "__cuda_array_interface__"):
+                self._show_device_array(owner, view, writable, call, stream)
+                return
             raise MisuseError(f"{call}: an object of type {type(owner).__name__} shows no memory; pass a NumPy array, "
                               "a tensor, or another object with the buffer protocol or DLPack",
                               call=call) from None
         try:
-            device = owner.__dlpack_device__()[0]
+            kind, number = owner.__dlpack_device__()
         except (BufferError, RuntimeError, TypeError, ValueError):  # Not even DLPack knows this device.
-            device = None
-        if device not in _DL_CPU:
-            where = getattr(owner, "device", f"type {device} of DLPack")
-            raise MisuseError(f"{call}: this {type(owner).__name__} lies on device {where}; calls from Python take "
-                              "memory of the host, as tensor.cpu() gives it", call=call) from None
+            kind, number = None, 0
+        if kind not in _DL_CPU and kind not in _DL_CUDA:
+            where = getattr(owner, "device", f"type {kind} of DLPack")
+            raise MisuseError(f"{call}: this {type(owner).__name__} lies on device {where}; calls take memory of the "
+                              "host, as tensor.cpu() gives it, or of a CUDA device", call=call) from None
         try:
-            capsule = _capsule_of(owner)
+            capsule = _capsule_of(owner, (stream or _cuda.LEGACY_STREAM) if kind in _DL_CUDA else None)
         except (BufferError, RuntimeError, ValueError) as refusal:
             raise MisuseError(f"{call}: {str(refusal).rstrip('.')}", call=call) from None
         tensor, read_only = _tensor_of(capsule)
@@ -160,12 +172,50 @@ class Held:
         view.dtype = dtype
         view.data = (tensor.data or 0) + tensor.byte_offset
         self._capsule, self._owner = capsule, owner
+        if kind in _DL_CUDA:
+            self._place_on(number, view)
+
+    def _show_device_array(self, owner: Any, view: c.View, writable: bool, call: str, stream: Optional[int]) -> None:
+        memory, kind = _cuda.memory_of(owner), type(owner).__name__
+        dtype = _DL_TYPES.get((_numpy_codes.get(memory.kind, -1), memory.element_bytes * 8))
+        runs_on = stream or _cuda.LEGACY_STREAM
+        device = _cuda.device_of(memory.address) if memory.elements else 0
+        problem = None
+        if dtype is None:
+            problem = f"dlaunch has no elements of dtype {getattr(owner, 'dtype', '?')}; it has {', '.join(_names())}"
+        elif not memory.is_contiguous:
+            problem = (f"the elements of this {kind} do not lie side by side, in row-major order; pass a contiguous "
+                       "one")
+        elif writable and memory.read_only:
+            problem = f"this {kind} may only be read, and the call writes into it"
+        elif memory.stream is not None and memory.stream != runs_on:
+            problem = (f"this {kind} may still be written on the CUDA stream {memory.stream}, and the call is put on "
+                       f"{runs_on}; set the communicator's cuda_stream to the array's")
+        elif device is None:
+            problem = f"the driver does not know the memory of this {kind}, as one of a CUDA device"
+        if problem is not None or dtype is None or device is None:
+            raise MisuseError(f"{call}: {problem}", call=call) from None
+        view.data, view.count, view.dtype = memory.address, memory.elements, dtype
+        self._owner = owner
+        self._place_on(device, view)
+
+    def _place_on(self, device: int, view: c.View) -> None:
+        view.place = device + 1
+        self._on_device = view
 
     def release(self) -> None:
         """The object may do with its memory what it likes again."""
         if self._buffer.obj:
             _release_buffer(self._address)
+        elif self._on_device is not None:  # A view is used again, mostly for memory of the host.
+            self._on_device.place = HOST
+            self._on_device = None
         self._capsule = self._owner = None
+
+
+def release(held: Iterable[Held]) -> None:
+    for one in held:
+        one.release()
 
 
 def _names() -> Tuple[str, ...]:
@@ -186,11 +236,13 @@ def _why_refused(owner: Any, writable: bool, error: Exception) -> str:
     return f"this {kind} does not show its memory: {error}"
 
 
-def _capsule_of(owner: Any) -> Any:
+def _capsule_of(owner: Any, stream: Optional[int]) -> Any:
+    """On a device, its memory is ready for what is put on `stream` from now on."""
+    on_stream = {} if stream is None else {"stream": stream}
     try:
-        return owner.__dlpack__(max_version=(1, 0))
+        return owner.__dlpack__(max_version=(1, 0), **on_stream)
     except TypeError:  # It is of before version 1.
-        return owner.__dlpack__()
+        return owner.__dlpack__(**on_stream)
 
 
 def _tensor_of(capsule: Any) -> Tuple[_DLTensor, bool]:

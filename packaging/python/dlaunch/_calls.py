@@ -6,7 +6,7 @@ from types import FrameType
 from typing import Any, List, Optional, Sequence, Set, Tuple
 
 from . import _library as c
-from ._buffers import Held
+from ._buffers import HOST, Held, release
 from ._places import failed, options_at, options_with, place_of
 from .errors import Error, MisuseError
 from .work import Work
@@ -19,7 +19,7 @@ class Calls:
     """A communicator's handle, and the ways to call the library with it. For one thread at a time."""
 
     __slots__ = ("_handle", "_gone", "_source", "_target", "_source_view", "_target_view", "_started", "_sweep_at",
-                 "rank", "size", "__weakref__")
+                 "_stream", "rank", "size", "__weakref__")
 
     def __init__(self, handle: int) -> None:
         self._handle: Optional[int] = handle
@@ -29,23 +29,24 @@ class Calls:
         self._source_view, self._target_view = c.View(stride=1), c.View(stride=1)
         self._started: Set[Work] = set()
         self._sweep_at = _SWEEP_AT
+        self._stream: Optional[int] = None  # That of calls with memory of a device.
         self.rank: int = c.comm_rank(handle)
         self.size: int = c.comm_size(handle)
 
     # Blocking calls.
 
     def _in_place(self, call: c.Call, buffer: Any, argument: Any, timeout: Optional[float], frame: FrameType) -> None:
-        if timeout is None:
-            options = options_at(frame)
-        else:
-            made = options_with(frame, call.name, timeout)
-            options = _addressof(made)
         target, view = self._target, self._target_view
         try:
-            target.show(buffer, view, True, call.name)
+            target.show(buffer, view, True, call.name, self._stream)
         except MisuseError as error:
             raise self._here(error, frame) from None
         try:
+            if timeout is None and self._stream is None:
+                options = options_at(frame)
+            else:
+                made = self._options((view,), call.name, timeout, frame)
+                options = _addressof(made)
             status = call.blocking(self._handle, view, argument, options)
         finally:
             target.release()
@@ -55,12 +56,12 @@ class Calls:
     def _from_to(self, call: c.Call, source: Any, target: Any, arguments: Tuple[Any, ...], timeout: Optional[float],
                  frame: FrameType) -> None:
         """`arguments` has the others, in their order."""
-        if timeout is None:
-            options = options_at(frame)
-        else:
-            made = options_with(frame, call.name, timeout)
-            options = _addressof(made)
         with _Two(self, source, target, call.name, frame) as views:
+            if timeout is None and self._stream is None:
+                options = options_at(frame)
+            else:
+                made = self._options(views, call.name, timeout, frame)
+                options = _addressof(made)
             status = call.blocking(self._handle, *call.arranged(views, arguments), options)
         if status:
             raise self._failed(status, call.name, frame)
@@ -70,8 +71,8 @@ class Calls:
     def _start(self, call: c.Call, buffers: Sequence[Tuple[Any, bool]], arguments: Tuple[Any, ...],
                timeout: Optional[float], frame: FrameType) -> Work:
         """`buffers` has each object and whether it is written; `arguments` the others, in their order."""
-        options = options_with(frame, call.name, timeout)
         held, views = self._show(call.name, buffers, frame)
+        options = self._options_of(held, views, call.name, timeout, frame)
         handle = ctypes.c_void_p()
         status = call.started(self._handle, *call.arranged(views, arguments), _addressof(handle), _addressof(options))
         return self._work(status, call.name, handle, held, frame)
@@ -85,19 +86,17 @@ class Calls:
                 view = c.View(stride=1)
                 if owner is not None:
                     one = Held()
-                    one.show(owner, view, writable, call)
+                    one.show(owner, view, writable, call, self._stream)
                     held.append(one)
                 views.append(view)
         except MisuseError as error:
-            for one in held:
-                one.release()
+            release(held)
             raise self._here(error, frame) from None
         return tuple(held), views
 
     def _work(self, status: int, call: str, handle: ctypes.c_void_p, held: Tuple[Held, ...], frame: FrameType) -> Work:
         if status or handle.value is None:
-            for one in held:
-                one.release()
+            release(held)
             raise self._failed(status, call, frame)
         work = Work(self, handle.value, held, call, frame.f_code.co_filename, frame.f_lineno)
         self._started.add(work)
@@ -106,6 +105,24 @@ class Calls:
                 one_work.test()
             self._sweep_at = max(_SWEEP_AT, 2 * len(self._started))
         return work
+
+    def _options(self, views: Sequence[c.View], call: str, timeout: Optional[float], frame: FrameType,
+                 tag: int = 0) -> c.Options:
+        """Those of a call with buffers, which is put on the communicator's stream if they lie on a device."""
+        made = options_with(frame, call, timeout, tag)
+        if any(view.place != HOST for view in views):
+            made.cuda_stream = self._stream
+            made.tag = max(made.tag, 0)  # NCCL's messages have no tags, so that of any is the only one.
+        return made
+
+    def _options_of(self, held: Tuple[Held, ...], views: Sequence[c.View], call: str, timeout: Optional[float],
+                    frame: FrameType, tag: int = 0) -> c.Options:
+        """The same; the buffers are let go where an argument is refused."""
+        try:
+            return self._options(views, call, timeout, frame, tag)
+        except MisuseError:
+            release(held)
+            raise
 
     # How a call fails, and how all end.
 
@@ -156,11 +173,11 @@ class _Two:
         source, target = calls._source_view, calls._target_view
         try:
             if self._from is not None:
-                calls._source.show(self._from, source, False, self._call)
+                calls._source.show(self._from, source, False, self._call, calls._stream)
             else:
                 source = c.View(stride=1)
             if self._to is not None:
-                calls._target.show(self._to, target, True, self._call)
+                calls._target.show(self._to, target, True, self._call, calls._stream)
             else:
                 target = c.View(stride=1)
         except MisuseError as error:

@@ -20,9 +20,10 @@ _SUM = ReduceOp.SUM
 class Collectives(Calls):
     """Every rank of the communicator makes the same calls, in the same order.
 
-    A buffer is an object with the buffer protocol (a NumPy array, bytearray, array.array) or DLPack (a PyTorch tensor)
-    whose elements lie side by side in the host's memory; it is read and written in place. `timeout` is in seconds;
-    without it the communicator's counts. With `counts` ranks have parts of different lengths, in elements.
+    A buffer is an object with the buffer protocol (a NumPy array, bytearray, array.array), DLPack (a PyTorch tensor) or
+    the CUDA array interface whose elements lie side by side; it is read and written in place. Those of one call lie all
+    on the host, or all on one CUDA device (see cuda_stream). `timeout` is in seconds; without it the communicator's
+    counts. With `counts` ranks have parts of different lengths, in elements.
     """
 
     __slots__ = ()

@@ -7,7 +7,7 @@ from types import FrameType
 from typing import Any, Optional, Tuple
 
 from . import _library as c
-from ._buffers import Held
+from ._buffers import release
 from ._calls import Calls
 from ._places import options_with
 from .work import Received, Work, received_from
@@ -21,7 +21,8 @@ ANY_TAG = -1
 
 
 class Messages(Calls):
-    """Messages between two ranks with one tag arrive in the order sent. Ranks are the communicator's own."""
+    """Messages between two ranks with one tag arrive in the order sent. Ranks are the communicator's own. Messages with
+    memory of a CUDA device have no tags, and come from a named rank."""
 
     __slots__ = ()
 
@@ -30,12 +31,12 @@ class Messages(Calls):
         """Returns when `buffer` may be used again; with `synchronous` when the receiver has received it."""
         frame = _frame(1)
         call = "ssend" if synchronous else "send"
-        options = options_with(frame, call, timeout, tag)
         held, (view,) = self._show(call, ((buffer, False),), frame)
         try:
+            options = self._options((view,), call, timeout, frame, tag)
             status = (c.ssend if synchronous else c.send)(self._handle, view, to, _addressof(options))
         finally:
-            _release(held)
+            release(held)
         if status:
             raise self._failed(status, call, frame)
 
@@ -44,14 +45,14 @@ class Messages(Calls):
         """Receives exactly as many elements as `buffer` has; with `up_to` that many at most."""
         frame = _frame(1)
         call = "recv_up_to" if up_to else "recv"
-        options = options_with(frame, call, timeout, tag)
         struct = c.Received()
         held, (view,) = self._show(call, ((buffer, True),), frame)
         try:
+            options = self._options((view,), call, timeout, frame, tag)
             status = (c.recv_up_to if up_to else c.recv)(self._handle, view, source, _addressof(struct),
                                                          _addressof(options))
         finally:
-            _release(held)
+            release(held)
         if status:
             raise self._failed(status, call, frame)
         return received_from(struct)
@@ -60,13 +61,13 @@ class Messages(Calls):
                  timeout: Optional[float] = None) -> Received:
         """Sends `out` and receives `into`, both at once and by one tag."""
         frame = _frame(1)
-        options = options_with(frame, "sendrecv", timeout, tag)
         struct = c.Received()
         held, (from_view, to_view) = self._show("sendrecv", ((out, False), (into, True)), frame)
         try:
+            options = self._options((from_view, to_view), "sendrecv", timeout, frame, tag)
             status = c.sendrecv(self._handle, from_view, to, to_view, source, _addressof(struct), _addressof(options))
         finally:
-            _release(held)
+            release(held)
         if status:
             raise self._failed(status, "sendrecv", frame)
         return received_from(struct)
@@ -83,8 +84,8 @@ class Messages(Calls):
 
     def _start_message(self, call: str, function: Any, buffer: Tuple[Any, bool], peer: int, tag: int,
                        timeout: Optional[float], frame: FrameType) -> Work:
-        options = options_with(frame, call, timeout, tag)
         held, (view,) = self._show(call, (buffer,), frame)
+        options = self._options_of(held, (view,), call, timeout, frame, tag)
         handle = ctypes.c_void_p()
         status = function(self._handle, view, peer, _addressof(handle), _addressof(options))
         return self._work(status, call, handle, held, frame)
@@ -124,14 +125,9 @@ class Messages(Calls):
             try:
                 status = c.recv_matched(self._handle, message, view, None, _addressof(options))
             finally:
-                _release(held)
+                release(held)
         finally:
             c.message_free(message)
         if status:
             raise self._failed(status, call, frame)
         return data
-
-
-def _release(held: Tuple[Held, ...]) -> None:
-    for one in held:
-        one.release()

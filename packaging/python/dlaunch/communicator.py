@@ -6,8 +6,10 @@ import sys
 from typing import TYPE_CHECKING, Any, Optional, Sequence
 
 from . import _library as c
+from ._cuda import stream_handle
 from ._objects import ObjectCalls
 from ._places import failed, milliseconds, options_with
+from .errors import MisuseError
 
 if TYPE_CHECKING:
     from .world import World
@@ -47,6 +49,32 @@ class Communicator(ObjectCalls):
         status = c.comm_set_timeout(self._handle, milliseconds(seconds, "timeout", _frame(1)))
         if status:
             raise failed(status, self._handle, "timeout", self.rank)
+
+    @property
+    def cuda_stream(self) -> Optional[int]:
+        """The stream on which calls with memory of a CUDA device are put, behind what is there: they return at once,
+        and the memory must stay until the stream has done them. Set it to a torch.cuda.Stream, a cupy.cuda.Stream, an
+        object with __cuda_stream__, or a cudaStream_t as a number. None, as it begins, is the default stream, and
+        blocking calls return when they are done."""
+        return self._stream
+
+    @cuda_stream.setter
+    def cuda_stream(self, stream: Any) -> None:
+        handle = None if stream is None else stream_handle(stream)
+        if stream is not None and handle is None:
+            raise self._here(MisuseError(f"cuda_stream: {stream!r} is no CUDA stream; pass a torch.cuda.Stream, a "
+                                         "cupy.cuda.Stream, a cudaStream_t as a number, or None",
+                                         call="cuda_stream"), _frame(1))
+        self._stream = handle
+
+    def prepare_device(self, device: int, *, timeout: Optional[float] = None) -> None:
+        """Called by all ranks, each with the number of its CUDA device: NCCL comes up now, and not in the first call
+        with memory of a device; so that may be a message, or captured."""
+        frame = _frame(1)
+        options = options_with(frame, "prepare_device", timeout)
+        status = c.comm_prepare_device(self._handle, device, _addressof(options))
+        if status:
+            raise self._failed(status, "prepare_device", frame)
 
     def split(self, color: Optional[int], key: int = 0, *, timeout: Optional[float] = None) -> Optional[Communicator]:
         """The ranks that give the same colour, ordered by `key`, then by rank. A rank without a colour takes part and

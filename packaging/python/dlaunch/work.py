@@ -2,12 +2,13 @@
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING, NamedTuple, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Sequence, Tuple
 
 from . import _library as c
 from ._buffers import DType, Held
+from ._cuda import stream_handle
 from ._places import failed
-from .errors import Error
+from .errors import Error, MisuseError
 
 if TYPE_CHECKING:
     from ._calls import Calls
@@ -85,6 +86,18 @@ class Work:
         if status != _OK:
             raise failed(status, self._handle, self._call, place=self._place())
         return cancelled.value != 0
+
+    def order_before(self, stream: Any) -> None:
+        """Lets a CUDA stream (see Communicator.cuda_stream) wait for the result while the host goes on. Of calls with
+        memory of a device alone; of others, UnsupportedError."""
+        if self._handle is None:
+            return
+        handle = stream_handle(stream)
+        if handle is None:
+            raise MisuseError(f"order_before: {stream!r} is no CUDA stream", call="order_before")
+        status = c.work_order_before(self._handle, handle)
+        if status != _OK:
+            raise failed(status, self._handle, self._call, place=self._place())
 
     @property
     def received(self) -> Optional[Received]:

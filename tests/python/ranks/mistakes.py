@@ -56,7 +56,7 @@ refused("no elements of dtype >f4", comm.all_reduce, np.zeros(2, ">f4"))
 refused("no elements of dtype |S3", comm.all_gather, np.zeros(2, "S3"), np.zeros(2))
 refused("no elements of dtype", comm.all_reduce, np.zeros(1, np.longdouble))
 refused("do not lie side by side", comm.all_reduce, ByDLPack(np.zeros((4, 4))[:, 1]))
-refused("lies on device type 2 of DLPack", comm.all_reduce, ByDLPack(np.zeros(4), device=2))
+refused("lies on device type 7 of DLPack", comm.all_reduce, ByDLPack(np.zeros(4), device=7))
 refused("all_reduce: ", comm.all_reduce, ByDLPack(frozen))  # NumPy or the call says it.
 refused("counts are one number of elements for each", comm.all_gather, np.zeros(1), np.zeros(1), [1] * (comm.size + 1))
 refused("the counts of both buffers", comm.all_to_all, np.zeros(1), np.zeros(1), [1])
