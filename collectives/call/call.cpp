@@ -267,6 +267,7 @@ void Call::watch_until(const Ready& ready) {
   const auto spin_until = Clock::now() + spin_time;
   do {
     if (ready()) return;
+    std::this_thread::yield();  // A thread of NCCL's does what is waited for.
   } while (Clock::now() < spin_until && !is_over());
   const auto lock = setting().mesh.lock();
   wait_for({.all = true}, ready, look_interval);

@@ -169,6 +169,28 @@ void add_steps(Plan& plan, const Call& call, const CollectiveCall& what) {
   }
 }
 
+/// NCCL before 2.29.7 scales a lone rank's elements in up to 32 parts of 16 KiB or more. It rounds
+/// their length down, and forgets the elements that are left then (oneRankReduce in onerank.cu). So
+/// each step is split into some in which nothing is left.
+std::vector<Step> in_whole_parts(const std::vector<Step>& steps, DType dtype) {
+  constexpr std::size_t part_bytes = 16u << 10;
+  constexpr std::size_t parts_max = 32;
+  const std::size_t element = size_of(dtype);
+  std::vector<Step> split;
+  for (Step step : steps) {
+    std::size_t left = step.count;
+    for (const std::size_t unit :
+         {parts_max * part_bytes / element, part_bytes / element, std::size_t{1}}) {
+      step.count = left / unit * unit;
+      left -= step.count;
+      if (step.count > 0) split.push_back(step);
+      step.in = at(step.in, step.count * element);
+      step.out = at(step.out, step.count * element);
+    }
+  }
+  return split;
+}
+
 Plan plan_of(const Call& call, CollectiveCall what) {
   const int device = what.device();
   const DType dtype = what.compared().dtype;
@@ -186,8 +208,13 @@ Plan plan_of(const Call& call, CollectiveCall what) {
     plan.dtype = dtype;
     plan.reduce = what.reduction->op();
     plan.factor = what.reduction->factor();
+    // A lone rank's mean is what it gives, and NCCL copies that instead of scaling it by one.
+    if (call.size() == 1 && plan.reduce == ReduceOp::mean) plan.reduce = ReduceOp::sum;
   }
   add_steps(plan, call, what);
+  if (call.size() == 1 && plan.reduce == ReduceOp::premul_sum) {
+    plan.steps = in_whole_parts(plan.steps, dtype);
+  }
   return plan;
 }
 

@@ -115,7 +115,8 @@ Answer NcclGroup::progress() {
   const Inside inside = handle_->try_enter(is_gone);
   if (is_gone) return was_aborted();
   if (!inside) return Answer::pending();
-  const Current current(uses_.devices.cuda, uses_.context);
+  // Nothing here asks CUDA, so the context is left alone: callers ask again and again, while NCCL's
+  // own thread needs the driver.
   if (const Answer revoked = answer_of(handle_->revoked_with(), "ncclCommRevoke", inside.comm());
       revoked.has_failed()) {
     return revoked;

@@ -139,8 +139,12 @@ class NcclLibrary final : public device::Library {
 
   Answer copy_across(int device, const void* from, void* to, std::size_t bytes) override {
     if (bytes == 0) return {};
-    return on(device, "cuMemcpy",
-              [&] { return devices_.cuda.copy(address_of(to), address_of(from), bytes); });
+    const Answer copied = on(device, "cuMemcpy", [&] {
+      return devices_.cuda.copy(address_of(to), address_of(from), bytes);
+    });
+    // A copy from pageable memory may return before its last part has arrived, and streams that do
+    // not wait for the default one would read what was there before.
+    return copied.has_failed() ? copied : synchronize(device, nullptr);
   }
 
  private:

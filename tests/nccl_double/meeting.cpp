@@ -13,9 +13,20 @@ using namespace nccl;
 
 namespace {
 
+/// As NCCL before 2.29.7: a lone rank's elements that are multiplied are dealt with in parts whose
+/// length is rounded down, and the last of them may be left out.
+std::size_t reached_of(const Meeting& meeting, std::size_t count, std::size_t element_bytes) {
+  const Operation& how = meeting.come.front().second;
+  if (meeting.come.size() > 1 || (how.op < 100 && how.op != nccl_avg)) return count;
+  const std::size_t parts = std::clamp<std::size_t>((count * element_bytes + 16383) / 16384, 1, 32);
+  const std::size_t pack = 16 / element_bytes;
+  return std::min(count, parts * ((count / parts + pack - 1) / pack * pack));
+}
+
 template <class Element, class Sum>
 void fold(const Meeting& meeting, std::size_t offset, std::size_t count, const Operation& how,
           void* out) {
+  count = reached_of(meeting, count, sizeof(Element));
   std::vector<Element> result(count);
   for (std::size_t i = 0; i < count; ++i) {
     Sum sum{};
@@ -77,6 +88,12 @@ void fold_any(const Meeting& meeting, std::size_t offset, std::size_t count, voi
   }
 }
 
+/// What is not written keeps its bytes.
+std::vector<char> bytes_of_out(const Operation& operation, std::size_t bytes) {
+  const auto* out = static_cast<const char*>(operation.out);
+  return {out, out + bytes};
+}
+
 }  // namespace
 
 void finish(Meeting& meeting) {
@@ -89,10 +106,10 @@ void finish(Meeting& meeting) {
     auto& result = results[r];
     const bool is_root = come[r].first == how.peer;
     if (how.what == What::all_reduce || (how.what == What::reduce && is_root)) {
-      result.resize(bytes);
+      result = bytes_of_out(come[r].second, bytes);
       fold_any(meeting, 0, how.count, result.data());
     } else if (how.what == What::reduce_scatter) {
-      result.resize(bytes);
+      result = bytes_of_out(come[r].second, bytes);
       fold_any(meeting, r * how.count, how.count, result.data());
     } else if (how.what == What::broadcast) {
       const auto* from =

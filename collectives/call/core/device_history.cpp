@@ -1,21 +1,29 @@
 #include "collectives/call/core/device_history.hpp"
 
+#include <algorithm>
+
 namespace dlaunch {
 
 using transport::Op;
 
 void CallHistory::record(const Fingerprint& call) {
   const std::lock_guard lock(mutex_);
-  calls_[call.sequence % calls_max] = last_ = call;
-  if (call.on_device() && untold_.collectives.size() < calls_max) {
-    untold_.collectives.push_back(call);
+  last_ = call;
+  if (!call.on_device()) {
+    on_host_[call.sequence % calls_max] = call;
+    return;
   }
+  if (on_device_.size() == calls_max) on_device_.pop_front();
+  on_device_.push_back(call);
+  if (untold_.collectives.size() < calls_max) untold_.collectives.push_back(call);
 }
 
 std::optional<CallHistory::Fingerprint> CallHistory::find(std::uint64_t sequence) const {
   const std::lock_guard lock(mutex_);
-  const auto& call = calls_[sequence % calls_max];
-  return call.sequence == sequence ? std::optional(call) : std::nullopt;
+  const auto on_device = std::ranges::lower_bound(on_device_, sequence, {}, &Fingerprint::sequence);
+  if (on_device != on_device_.end() && on_device->sequence == sequence) return *on_device;
+  const auto& on_host = on_host_[sequence % calls_max];
+  return on_host.sequence == sequence ? std::optional(on_host) : std::nullopt;
 }
 
 CallHistory::Fingerprint CallHistory::last() const {

@@ -57,7 +57,10 @@ class CallHistory {
   void pair(int from);
 
   mutable std::mutex mutex_;
-  std::vector<Fingerprint> calls_ = std::vector<Fingerprint>(calls_max);
+  /// Apart from each other, as many calls on the host end while one on the device is still to be
+  /// compared.
+  std::vector<Fingerprint> on_host_ = std::vector<Fingerprint>(calls_max);
+  std::deque<Fingerprint> on_device_;  ///< The oldest first.
   Fingerprint last_;
   Untold untold_;
   std::map<int, Messages> received_;

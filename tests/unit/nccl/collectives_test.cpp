@@ -172,6 +172,26 @@ TEST_CASE("a rank that is alone needs nobody") {
   }));
 }
 
+TEST_CASE("NCCL leaves out the last elements that a lone rank scales, and dlaunch does not") {
+  check_all(run_device_ranks(1, [](const World& world) {
+    Communicator comm(world);
+    constexpr std::size_t of_16_kib = 2048, of_512_kib = 65536;
+    for (const std::size_t count : {std::size_t{1}, of_16_kib, of_16_kib + 1, std::size_t{4099},
+                                    of_512_kib - 1, of_512_kib + 4099, 3 * of_512_kib}) {
+      const std::vector<double> in(count, 3);
+      for (const auto& [reduction, wanted] : {std::pair{Reduction::premul_sum(0.5), 1.5},
+                                              std::pair{Reduction(ReduceOp::mean), 3.0}}) {
+        std::vector<double> out(count);
+        comm.reduce_scatter(on_device(in, 0), on_device(out, 0), reduction);
+        CHECK(out == std::vector<double>(count, wanted));
+        out = in;
+        comm.all_reduce(on_device(out, 0), reduction);
+        CHECK(out == std::vector<double>(count, wanted));
+      }
+    }
+  }));
+}
+
 TEST_CASE("messages go in batches, and one by one where they cannot wait for each other") {
   check_all(run_device_ranks(3, [](const World& world) {
     Communicator comm(world);
