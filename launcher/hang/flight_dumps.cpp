@@ -31,9 +31,9 @@ std::string value_of(const RecordingRank& rank, std::string_view name) {
 
 bool records(const RecordingRank& rank) {
   for (const auto* name : {"TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE"}) {
-    if (std::atol(value_of(rank, name).c_str()) > 0) return true;
+    if (const auto size = value_of(rank, name); !size.empty()) return std::atol(size.c_str()) > 0;
   }
-  return false;
+  return rank.has_nccl;
 }
 
 /// The files into which PyTorch may dump: the configured one, else the defaults of its versions.
@@ -124,7 +124,7 @@ std::vector<FlightDump> flight_dumps(const std::vector<RecordingRank>& ranks,
   for (const auto& one : all) {
     for (const auto& file : one.files) {
       const auto what = written(file);
-      if (!what) continue;
+      if (!what || age_of(*what) > one.rank->age) continue;
       dumps.push_back({one.rank->rank, file, age_of(*what), last_open_of(file, *what)});
       break;
     }

@@ -1,14 +1,21 @@
 #include "launcher/hang/rank_process.hpp"
 
+#include "runtime/base/os/identity.hpp"
+
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <chrono>
 #include <cstddef>
+#include <cstdint>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <string_view>
 #include <system_error>
 #include <vector>
+
+#include <unistd.h>
 
 namespace dlaunch::launcher {
 namespace {
@@ -75,6 +82,15 @@ bool has_nccl(pid_t pid) {
     if (line.find("/libnccl.so") != line.npos) return true;
   }
   return false;
+}
+
+Clock::duration age_of(pid_t pid) {
+  const auto start = start_time_of(pid);
+  timespec now{};
+  if (!start || ::clock_gettime(CLOCK_BOOTTIME, &now) != 0) return Clock::duration::max();
+  const auto tick = std::chrono::nanoseconds(std::chrono::seconds(1)) / ::sysconf(_SC_CLK_TCK);
+  return std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec) -
+         static_cast<std::int64_t>(*start) * tick;
 }
 
 std::string source_line(const std::string& place) {

@@ -148,9 +148,17 @@ const StackFrame* called_by(const std::vector<StackFrame>& frames, const StackFr
 
 /// A function in which a rank waits for others, by its name.
 bool is_exchange(const StackFrame& frame) {
-  constexpr std::array<std::string_view, 6> parts = {"c10d::", "gloo::", "ncclGroup",
-                                                     "MPI_",   "PMPI_",  "dlaunch::"};
+  // What is on a device's stream may be a call of NCCL that waits for other ranks.
+  constexpr std::array<std::string_view, 10> parts = {
+      "c10d::",         "gloo::",          "ncclGroup",         "MPI_",
+      "PMPI_",          "dlaunch::",       "StreamSynchronize", "DeviceSynchronize",
+      "CtxSynchronize", "EventSynchronize"};
   return std::ranges::any_of(parts, [&](auto part) { return holds(frame.function, part); });
+}
+
+/// PyTorch's torch.cuda.synchronize(), Stream.synchronize() and Event.synchronize().
+bool waits_for_device(const StackFrame& frame) {
+  return holds(frame.place, "/torch/cuda/") && last_name(frame.function) == "synchronize";
 }
 
 std::string without_prefix(std::string_view function) {
@@ -162,7 +170,8 @@ std::string without_prefix(std::string_view function) {
 void describe_python(StackGroup& group, const StackFrame& own, const std::string& source) {
   const StackFrame* const called = called_by(group.frames, &own);
   const bool imports = called != nullptr && called->place.starts_with("<frozen importlib");
-  group.waits = called != nullptr && holds(called->place, "/torch/distributed/");
+  group.waits = called != nullptr &&
+                (holds(called->place, "/torch/distributed/") || waits_for_device(*called));
   const StackFrame& named = called != nullptr ? *called : own;
   const std::string place = short_place(own.place, programs_folder(group.frames));
   group.doing =

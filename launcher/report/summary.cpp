@@ -17,6 +17,10 @@ constexpr std::size_t indent = 10;
 /// The last words that are shown; the logs and the error file have the rest.
 constexpr std::size_t words_max = 10;
 constexpr std::string_view traceback_begin = "Traceback (most recent call last)";
+/// What the C++ runtime says of an exception that nobody caught: its type, and on the next line its
+/// words.
+constexpr std::string_view terminate_begin = "terminate called after throwing an instance of '";
+constexpr std::string_view what_begin = "  what():  ";
 
 /// "  cause : <text>", wrapped at blanks. A word that is wider than the block stays whole, so that
 /// a path can be copied.
@@ -62,6 +66,8 @@ bool has_traceback(const WorkerEnd& end) { return end.error && !end.error->calls
 /// The last words of a rank: its traceback, else the last lines that it wrote.
 std::vector<std::string> words_of(const WorkerEnd& end) {
   auto lines = has_traceback(end) ? lines_of(end.error->callstack) : end.last_lines;
+  // PyTorch's C++ exceptions bring their stack, behind which nobody would find their words.
+  std::erase_if(lines, [](const std::string& line) { return line.starts_with("frame #"); });
   while (!lines.empty() && lines.back().empty()) lines.pop_back();
   const std::size_t dropped = lines.size() - std::min(lines.size(), words_max);
   lines.erase(lines.begin(), lines.begin() + static_cast<std::ptrdiff_t>(dropped));
@@ -80,15 +86,34 @@ std::string without_source(std::string_view text) {
   return std::string(text.substr(0, open + 2)).append(text.substr(close + 2));
 }
 
-/// "ValueError: x": the message in the error file, else the line with which a traceback ends.
+/// "std::runtime_error: x" of the two lines about an exception that nobody caught. PyTorch's
+/// watchdog of NCCL has words of its own before those of the exception that it met.
+std::string thrown(std::string_view terminate, std::string_view what) {
+  constexpr std::string_view met = "terminated with exception: ";
+  terminate.remove_prefix(terminate_begin.size());
+  what.remove_prefix(what_begin.size());
+  if (const auto at = what.find(met); at != what.npos) what.remove_prefix(at + met.size());
+  const auto mark = what.starts_with("[Rank ") ? what.find("] ") : what.npos;
+  if (mark != what.npos) what.remove_prefix(mark + 2);
+  return std::string(terminate.substr(0, terminate.find('\''))) + ": " + std::string(what);
+}
+
+/// "ValueError: x": the message in the error file, else the line with which a traceback ends, or
+/// the exception that has ended a C++ program.
 std::string raised(const WorkerEnd& end) {
   if (end.error) {
     return clipped(without_source(end.error->message.substr(0, end.error->message.find('\n'))));
   }
   std::string last;
   bool in_traceback = false;
+  std::string_view before;
   for (const auto& line : end.last_lines) {
     const auto bare = without_mark(line);
+    if (before.starts_with(terminate_begin) && bare.starts_with(what_begin)) {
+      last = thrown(before, bare);
+      in_traceback = false;
+    }
+    before = bare;
     if (bare.starts_with(traceback_begin)) {
       in_traceback = true;
     } else if (in_traceback && !bare.empty() && bare.front() != ' ') {

@@ -31,8 +31,9 @@ namespace {
 
 /// NCCL itself waits for 5 s for processes that do not answer it, and for as long again.
 constexpr auto ras_patience = std::chrono::seconds(12);
-/// A rank looks once a second whether its flight recorder is asked for.
-constexpr auto dump_patience = std::chrono::seconds(3);
+/// A rank looks once a second whether its flight recorder is asked for, and PyTorch 2.11 takes two
+/// seconds more to find the names of its first stacks.
+constexpr auto dump_patience = std::chrono::seconds(6);
 constexpr std::size_t ras_addresses_max = 4;
 
 struct Asked {
@@ -137,7 +138,9 @@ std::map<std::string, RasAnswer> ask_all_ras(const std::vector<JobRanks::Rank>& 
 std::vector<FlightDump> ask_all_dumps(const std::vector<JobRanks::Rank>& ranks,
                                       Clock::duration patience) {
   std::vector<RecordingRank> recording;
-  for (const auto& rank : ranks) recording.push_back({rank.rank, variables_of(rank.pid)});
+  for (const auto& rank : ranks) {
+    recording.push_back({rank.rank, variables_of(rank.pid), has_nccl(rank.pid), age_of(rank.pid)});
+  }
   return flight_dumps(recording, Clock::now() + std::min<Clock::duration>(patience, dump_patience));
 }
 

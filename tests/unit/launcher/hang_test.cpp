@@ -63,6 +63,19 @@ TEST_CASE("ranks with one stack stand together, the one that does not wait first
         "train.py:18");
 }
 
+TEST_CASE("a rank that waits for its GPU may wait for a rank, and comes last") {
+  const std::string synchronizes =
+      "Thread 1:\n    synchronize (/site-packages/torch/cuda/__init__.py:1162)\n"
+      "    wait (/home/me/train.py:75)\n";
+  CHECK(
+      head({rank(0, synchronizes), rank(1, sleeping_stack, "time.sleep(1000)")}) ==
+      "rank 1 is in load, train.py:8: time.sleep(1000); rank 0 waits in synchronize, train.py:75");
+  CHECK(head({rank(0,
+                   "Thread 1:\n#0  0x01 in poll () from /lib/libc.so\n#1  0x02 in "
+                   "cuStreamSynchronize () from /lib/libcuda.so.1\n")}) ==
+        "rank 0 waits in cuStreamSynchronize");
+}
+
 TEST_CASE("places are told without the folders of libraries, and of the program") {
   const auto groups = grouped({rank(0, waiting_stack)});
   REQUIRE(groups.size() == 1);

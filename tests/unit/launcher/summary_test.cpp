@@ -206,6 +206,29 @@ TEST_CASE("what a rank printed before a signal killed it is no cause") {
   CHECK(field(summary, "words") == "its last lines on stdout and stderr");
 }
 
+TEST_CASE(
+    "an exception that nobody caught is told by its words, and not by PyTorch's stack of it") {
+  auto summary = of("rank 0 was killed by SIGABRT", {0}, {ended(0, killed_by(SIGABRT))});
+  summary.ends[0].last_lines = {
+      "terminate called after throwing an instance of 'c10::DistBackendError'",
+      "  what():  [PG ID 0 PG GUID 0(default_pg) Rank 0] Process group watchdog thread terminated "
+      "with exception: [Rank 0] Watchdog caught collective timeout: SeqNum=2",
+      "Exception raised from checkTimeout at ProcessGroupNCCL.cpp:692 (most recent call first):",
+      "frame #0: c10::Error::Error(c10::SourceLocation) + 0x9d (0x7f8d in /lib/libc10.so)",
+      "frame #1: <unknown function> + 0xecdb4 (0x7f8c in /lib/libstdc++.so.6)",
+      ""};
+  CHECK(field(summary, "cause") ==
+        "rank 0 was killed by SIGABRT: c10::DistBackendError: Watchdog caught collective "
+        "timeout: SeqNum=2");
+  summary.ends[0].last_lines[1] = "  what():  [Rank 0";
+  CHECK(field(summary, "cause") == "rank 0 was killed by SIGABRT: c10::DistBackendError: [Rank 0");
+  const auto text = failure_summary(summary);
+  CHECK(text.find("    | Exception raised from checkTimeout") != text.npos);
+  CHECK(text.find("frame #") == text.npos);
+  summary.ends[0].last_lines.erase(summary.ends[0].last_lines.begin() + 1);
+  CHECK(field(summary, "cause") == "rank 0 was killed by SIGABRT");
+}
+
 TEST_CASE("ranks that fail alike are told once") {
   std::vector<WorkerEnd> ends;
   for (int rank = 0; rank < 64; ++rank) {
