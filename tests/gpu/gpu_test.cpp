@@ -83,6 +83,13 @@ class Commands {
     return self_.string() + " --rank " + what;
   }
   std::string program(const char* path) const { return (build_ / path).string(); }
+  /// A Python program of tests/gpu, which finds dlaunch's package beside it, and this library.
+  std::string python(const char* script, const std::string& variables = "") const {
+    const auto folder = build_ / "tests/gpu";
+    return "env " + variables + " PYTHONPATH=" + folder.string() +
+           " DLAUNCH_LIBRARY=" + (build_ / "lib/libdlaunch.so.0").string() + " python3 " +
+           (folder / script).string();
+  }
   /// NCCL takes ranks of one host on one GPU for a mistake, unless each says it is another host.
   std::string job(int ranks, const std::string& program, const std::string& more = "") const {
     const std::string apart = devices_ < ranks ? "NCCL_HOSTID=$RANK " : "";
@@ -137,6 +144,27 @@ Verdict passes_sanitizer(const Commands& commands) {
                   sanitizer_limit);
 }
 
+Verdict by_python(const std::string& needs, const std::function<Verdict()>& run) {
+  if (run_command("python3 -c '" + needs + "'", limit, false).ok()) return run();
+  std::printf("python3 cannot do this: %s\n", needs.c_str());
+  return Verdict::skipped;
+}
+
+constexpr const char* torch_needed = "import torch; assert torch.cuda.is_available()";
+
+/// Rank 1 never comes: PyTorch gives up, and the block names the reason and the absent rank.
+Verdict tells_why_it_timed_out(const Commands& commands) {
+  const CommandResult result = run_command(
+      commands.job(2,
+                   commands.python("torch_ranks.py", "TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC=1000") +
+                       " timeout",
+                   "--stack-on-timeout"),
+      limit);
+  const bool told = result.lines_with("c10::DistBackendError: Watchdog caught") == 1 &&
+                    result.lines_with("\nrank 1 is ") == 1;
+  return !result.timed_out && result.code != 0 && told ? Verdict::ok : Verdict::failed;
+}
+
 struct Job {
   const char* name;
   const char* what;
@@ -172,6 +200,22 @@ const std::vector<Job>& jobs() {
       {"device_call", "what a call costs the host, beside NCCL's own",
        [](const Commands& commands) {
          return succeeds(commands.job(2, commands.program("bench/device_call")));
+       }},
+      {"python", "dlaunch's calls on PyTorch's tensors, and CuPy's arrays",
+       [](const Commands& commands) {
+         return by_python(torch_needed, [&] {
+           return succeeds(commands.job(2, commands.python("python_ranks.py")));
+         });
+       }},
+      {"pytorch", "DistributedDataParallel by NCCL",
+       [](const Commands& commands) {
+         return by_python(torch_needed, [&] {
+           return succeeds(commands.job(2, commands.python("torch_ranks.py") + " train"));
+         });
+       }},
+      {"pytorch-hang", "a rank that never comes is named when PyTorch gives up",
+       [](const Commands& commands) {
+         return by_python(torch_needed, [&] { return tells_why_it_timed_out(commands); });
        }},
       {"sanitizer", "scenarios of few calls, under compute-sanitizer", passes_sanitizer},
   };
