@@ -124,7 +124,7 @@ std::vector<FlightDump> flight_dumps(const std::vector<RecordingRank>& ranks,
   for (const auto& one : all) {
     for (const auto& file : one.files) {
       const auto what = written(file);
-      if (!what || age_of(*what) > one.rank->age) continue;
+      if (!what || Clock::now() - age_of(*what) < one.rank->since) continue;
       dumps.push_back({one.rank->rank, file, age_of(*what), last_open_of(file, *what)});
       break;
     }

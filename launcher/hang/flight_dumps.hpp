@@ -18,7 +18,7 @@ struct RecordingRank {
   int rank = 0;
   RankVariables variables;  ///< Those that it was started with.
   bool has_nccl = false;
-  Clock::duration age = Clock::duration::max();  ///< Of its process, if it is known.
+  Clock::time_point since = Clock::time_point::min();  ///< When its process began, if it is known.
 };
 
 /// The file into which a rank's flight recorder was dumped.

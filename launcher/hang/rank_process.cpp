@@ -84,13 +84,14 @@ bool has_nccl(pid_t pid) {
   return false;
 }
 
-Clock::duration age_of(pid_t pid) {
+Clock::time_point begin_of(pid_t pid) {
   const auto start = start_time_of(pid);
   timespec now{};
-  if (!start || ::clock_gettime(CLOCK_BOOTTIME, &now) != 0) return Clock::duration::max();
+  if (!start || ::clock_gettime(CLOCK_BOOTTIME, &now) != 0) return Clock::time_point::min();
   const auto tick = std::chrono::nanoseconds(std::chrono::seconds(1)) / ::sysconf(_SC_CLK_TCK);
-  return std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec) -
-         static_cast<std::int64_t>(*start) * tick;
+  const auto age = std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec) -
+                   static_cast<std::int64_t>(*start) * tick;
+  return Clock::now() - age;
 }
 
 std::string source_line(const std::string& place) {

@@ -14,8 +14,8 @@ namespace dlaunch::launcher {
 RankVariables variables_of(pid_t pid);
 /// It has loaded NCCL.
 bool has_nccl(pid_t pid);
-/// How long it has been there; the longest time where that is not known.
-Clock::duration age_of(pid_t pid);
+/// When it began; the beginning of all time where that is not known.
+Clock::time_point begin_of(pid_t pid);
 /// The line of a source at "/home/u/train.py:41", as its file has it now, without indentation.
 std::string source_line(const std::string& place);
 

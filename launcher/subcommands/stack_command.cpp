@@ -139,7 +139,8 @@ std::vector<FlightDump> ask_all_dumps(const std::vector<JobRanks::Rank>& ranks,
                                       Clock::duration patience) {
   std::vector<RecordingRank> recording;
   for (const auto& rank : ranks) {
-    recording.push_back({rank.rank, variables_of(rank.pid), has_nccl(rank.pid), age_of(rank.pid)});
+    recording.push_back(
+        {rank.rank, variables_of(rank.pid), has_nccl(rank.pid), begin_of(rank.pid)});
   }
   return flight_dumps(recording, Clock::now() + std::min<Clock::duration>(patience, dump_patience));
 }
