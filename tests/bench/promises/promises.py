@@ -27,7 +27,8 @@ promises:
             twice what it took before)
   fair      one job of a dlaunchd attacks: lists over a million keys, barriers that time out, waits for 100,000 keys,
             requests that name 128 Ki, 500 connections at once, connections that never join; a set and a get of another
-            job take 10 ms at most (p99, or twice what they took before), and a newcomer is served
+            job take 10 ms at most (p99, or twice what they took before), and a newcomer is served; with the state in
+            memory, and in SQLite
 """
 import argparse
 import pathlib

@@ -6,6 +6,7 @@ import select
 import socket
 import struct
 import subprocess
+import tempfile
 import time
 
 import native
@@ -176,24 +177,31 @@ def readers(gate, build):
 
 
 def fair(gate, build):
-    for attack in ("list", "pages", "barriers", "waits", "looks", "gets", "sets", "flood", "joins"):
-        port = free_port()
-        daemon = subprocess.Popen([str(build / "bin/dlaunchd"), "--listen", f"127.0.0.1:{port}", "--http", "off"],
-                                  stderr=subprocess.PIPE, text=True,
-                                  preexec_fn=lambda few=attack == "joins": few and resource.setrlimit(
-                                      resource.RLIMIT_NOFILE, (64, 64)))
-        daemon.stderr.readline()
-        ran = subprocess.run([str(build / "bench/fair"), str(port), attack], stdout=subprocess.PIPE, text=True,
-                             timeout=GIVE_UP_S)
-        words = ran.stdout.split()
-        measured = dict(zip(words[::2], map(float, words[1::2])))
-        gate.is_so(f"fair: {attack}: the attack ended, and the daemon lives",
-                   ran.returncode == 0 and daemon.poll() is None)
-        if ran.returncode == 0:
-            gate.holds(f"fair: {attack}: a witness' p99", measured["during"], max(10, 2 * measured["baseline"]), "ms")
-        if attack == "joins":
-            gate.holds("fair: joins: a newcomer is in", measured.get("newcomer", 1e3 * GIVE_UP_S) / 1e3, 5, "s")
-        else:
-            gate.holds(f"fair: {attack}: memory of the daemon", status_kib(daemon.pid, "VmHWM") / 1024, 300, "MiB")
-        daemon.kill()
-        daemon.communicate()
+    for state in ("memory", "sqlite"):
+        for attack in ("list", "pages", "barriers", "waits", "looks", "gets", "sets", "flood", "joins"):
+            with tempfile.TemporaryDirectory() as folder:
+                attacked(gate, build, attack, state, "memory" if state == "memory" else f"sqlite:{folder}/state.db")
+
+
+def attacked(gate, build, attack, name, state):
+    port = free_port()
+    daemon = subprocess.Popen([str(build / "bin/dlaunchd"), "--listen", f"127.0.0.1:{port}", "--http", "off",
+                               "--state", state],
+                              stderr=subprocess.PIPE, text=True,
+                              preexec_fn=lambda: attack == "joins" and resource.setrlimit(
+                                  resource.RLIMIT_NOFILE, (64, 64)))
+    daemon.stderr.readline()
+    ran = subprocess.run([str(build / "bench/fair"), str(port), attack], stdout=subprocess.PIPE, text=True,
+                         timeout=GIVE_UP_S)
+    words = ran.stdout.split()
+    measured = dict(zip(words[::2], map(float, words[1::2])))
+    what = f"fair, state in {name}: {attack}"
+    gate.is_so(f"{what}: the attack ended, and the daemon lives", ran.returncode == 0 and daemon.poll() is None)
+    if ran.returncode == 0:
+        gate.holds(f"{what}: a witness' p99", measured["during"], max(10, 2 * measured["baseline"]), "ms")
+    if attack == "joins":
+        gate.holds(f"{what}: a newcomer is in", measured.get("newcomer", 1e3 * GIVE_UP_S) / 1e3, 5, "s")
+    else:
+        gate.holds(f"{what}: memory of the daemon", status_kib(daemon.pid, "VmHWM") / 1024, 300, "MiB")
+    daemon.kill()
+    daemon.communicate()
