@@ -111,10 +111,13 @@ class Chromium:
         """Waits in the page: until an expression holds there."""
         script = f"""new Promise((done) => {{
             const look = () => {{ let holds = false; try {{ holds = !!({expression}); }} catch {{ }}
-              if (holds) {{ watch.disconnect(); clearTimeout(end); done(true); }} }};
+              if (holds) finish(true); }};
+            const finish = (held) => {{ watch.disconnect(); document.removeEventListener("focusin", look);
+              clearTimeout(end); done(held); }};
             const watch = new MutationObserver(look);
             watch.observe(document, {{ subtree: true, childList: true, attributes: true, characterData: true }});
-            const end = setTimeout(() => {{ watch.disconnect(); done(false); }}, {DEADLINE_S * 500});
+            document.addEventListener("focusin", look);  // The focus moves without a mutation.
+            const end = setTimeout(() => finish(false), {DEADLINE_S * 500});
             look(); }})"""
         if not self.value(script):
             raise AssertionError(f"the page never showed {what}; it shows:\n{self.text('body')}\n{self.console}")
