@@ -82,7 +82,12 @@ $("token").addEventListener("keydown", (event) => {
   event.preventDefault();  // The same key would press the button that has the focus then.
   takeToken();
 });
-$("token-dialog").addEventListener("close", () => { $("token").value = ""; $("operator").focus(); });
+// A dialog gives the focus back by itself when it closes, except to a button that never had it, as
+// after a click in some browsers. This event comes later, and takes it from nobody.
+function focusIfLost(element) {
+  if (document.activeElement === null || document.activeElement === document.body) element.focus();
+}
+$("token-dialog").addEventListener("close", () => { $("token").value = ""; focusIfLost($("operator")); });
 
 function propose(name) {
   if (token === null || detail === null) return;
@@ -108,7 +113,7 @@ $("act-do").addEventListener("click", () => {
   $("act-dialog").close();
   act(name, job, node, $("act-reason").value.trim());
 });
-$("act-dialog").addEventListener("close", () => { if (asked && asked.from) asked.from.focus(); });
+$("act-dialog").addEventListener("close", () => { if (asked && asked.from) focusIfLost(asked.from); });
 for (const name of Object.keys(actions)) {
   $(name).addEventListener("click", () => propose(name));
 }
