@@ -28,6 +28,7 @@ StatePlace::Wrote SqlitePlace::write(std::span<const Change> changes) {
 }
 
 Clock::time_point SqlitePlace::tend() {
+  file_.tidy();
   if (full_ && reserve_.take()) full_ = false;
   return full_ ? Clock::now() + room_pause : Clock::time_point::max();
 }

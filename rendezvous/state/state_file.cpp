@@ -53,6 +53,11 @@ void make_private(const std::string& path) {
   if (!made) throw refused_state(path, "cannot be opened: " + errno_text(errno));
 }
 
+StateLost lost_state(const std::string& path, const sqlite::Failure& failure) {
+  return {Errc::internal, named(path) + " cannot be written: " + failure.what() +
+                              "; dlaunchd stops, so that it promises nothing that is not on disk"};
+}
+
 }  // namespace
 
 Error refused_state(const std::string& path, const std::string& why) {
@@ -219,7 +224,6 @@ StateFile::Wrote StateFile::write(std::span<const Change> changes) {
       std::visit([&](const auto& change) { s.apply(change); }, each);
     }
     s.commit.run();
-    s.checkpoint();
     return Wrote::all;
   } catch (const sqlite::Failure& failure) {
     if (failure.no_space()) {
@@ -227,19 +231,17 @@ StateFile::Wrote StateFile::write(std::span<const Change> changes) {
       if (s.file.in_transaction()) s.file.execute("ROLLBACK");
       return Wrote::no_space;
     }
-    throw StateLost(Errc::internal,
-                    named(s.path) + " cannot be written: " + failure.what() +
-                        "; dlaunchd stops, so that it promises nothing that is not on disk");
+    throw lost_state(s.path, failure);
   }
 }
 
 /// On a full disk everything stays in the log, where it is as safe.
-void StateFile::State::checkpoint() {
-  if (file.log_pages() < log_pages_max) return;
+void StateFile::tidy() {
+  if (state_->file.log_pages() < log_pages_max) return;
   try {
-    file.checkpoint();
+    state_->file.checkpoint();
   } catch (const sqlite::Failure& failure) {
-    if (!failure.no_space()) throw;
+    if (!failure.no_space()) throw lost_state(state_->path, failure);
   }
 }
 

@@ -31,6 +31,9 @@ class StateFile {
   /// Makes the changes, all or none of them, and returns when they are on disk. Throws StateLost if
   /// that is uncertain: the next process that opens the file finds out.
   Wrote write(std::span<const Change> changes);
+  /// Moves what the log holds into the file's own pages, where it is much. To be called between
+  /// writes: whoever waits for a write does not wait for this. Throws StateLost as write() does.
+  void tidy();
   /// Begins a copy into a file that must not exist yet. Until it is complete it is at `part`, whose
   /// old contents are lost. It must not outlive this. Throws Error.
   std::unique_ptr<Backup> copy_to(const std::string& path, const std::string& part);

@@ -55,7 +55,6 @@ struct StateFile::State {
   void check_pages();
   void prepare_statements();
   void write_service();
-  void checkpoint();
   template <class Act>
   void change_job(const std::string& job, Act act);
 

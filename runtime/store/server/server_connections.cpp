@@ -191,16 +191,19 @@ void Server::State::flush(Connection& connection, Clock::time_point now) {
   }
 }
 
+/// What was held goes out in turns, too: a job that reads much, beside one that writes, has many
+/// answers that wait for the other's changes.
 void Server::State::on_durable() {
   batch([this] {
-    const auto now = Clock::now();
     for (const ConnectionId id : std::exchange(held, {})) {
       Connection* connection = find(id);
       if (connection == nullptr) continue;
       connection->held = false;
-      flush(*connection, now);
+      connection->events |= EPOLLOUT;
+      guarded(connection, [&] { make_due(*connection); });
     }
     turns.call_back();
+    take_turns();
   });
 }
 

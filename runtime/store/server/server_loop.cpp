@@ -26,16 +26,18 @@ constexpr auto retry_pause = 10ms;
 constexpr auto accept_pause = 100ms;
 /// How long we wait for a peer to read why it was refused, before the connection is closed.
 constexpr auto linger_timeout = 1s;
-constexpr std::size_t events_per_batch = 256;
+/// So many that a job's only connection is not left for a later batch by thousands of another job.
+constexpr std::size_t events_per_batch = 8192;
 /// A timer that goes off later than this shows that this process stood still.
 constexpr auto late_at = 100ms;
 constexpr int accepts_per_event = 256;
 /// How long all jobs together are served before sockets are polled again, and how long one job's
 /// connections are served at a stretch.
-constexpr auto batch_time = 2ms;
+constexpr auto batch_time = 1ms;
 constexpr auto turn_time = 500us;
-/// What the jobs together may have changed that is not durable yet.
-constexpr std::uint64_t unsaved_bytes_max = 8u << 20;
+/// What the jobs together may have changed that is not durable yet: what is written in some
+/// milliseconds, since a small change waits for the one before it.
+constexpr std::uint64_t unsaved_bytes_max = 2u << 20;
 constexpr std::uint64_t listener_bit = std::uint64_t{1} << 63;
 
 }  // namespace
@@ -58,7 +60,9 @@ void Server::State::wait_for_sockets() {
                    WaitHandler(sockets_memory,
                                [self = shared_from_this()](const boost::system::error_code& error) {
                                  if (error || self->stopped) return;
-                                 self->serve_ready();
+                                 // Else it is served next: a batch here would come before what was
+                                 // posted earlier, such as answers that are durable now.
+                                 if (!self->go_on_posted) self->serve_ready();
                                  self->wait_for_sockets();
                                }));
 }

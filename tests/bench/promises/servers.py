@@ -179,29 +179,40 @@ def readers(gate, build):
 def fair(gate, build):
     for state in ("memory", "sqlite"):
         for attack in ("list", "pages", "barriers", "waits", "looks", "gets", "sets", "flood", "joins"):
-            with tempfile.TemporaryDirectory() as folder:
-                attacked(gate, build, attack, state, "memory" if state == "memory" else f"sqlite:{folder}/state.db")
+            what = f"fair, state in {state}: {attack}"
+            suffered = attacked(build, attack, state)
+            if suffered["during"] > gate.room * suffered["promised"]:
+                # A p99 of some hundred requests is that of the slowest few, which a machine spoils that stands still
+                # for a moment.
+                print(f"{what}: a witness' p99: {suffered['during']:.3g} ms, and it is measured once more", flush=True)
+                suffered = attacked(build, attack, state)
+            gate.is_so(f"{what}: the attack ended, and the daemon lives", suffered["alive"])
+            gate.holds(f"{what}: a witness' p99", suffered["during"], suffered["promised"], "ms")
+            if attack == "joins":
+                gate.holds(f"{what}: a newcomer is in", suffered["newcomer"] / 1e3, 5, "s")
+            else:
+                gate.holds(f"{what}: memory of the daemon", suffered["memory"], 300, "MiB")
 
 
-def attacked(gate, build, attack, name, state):
+def attacked(build, attack, state):
+    """What the daemon, and a witness, suffer; the numbers of a witness that saw no end of it are none."""
     port = free_port()
-    daemon = subprocess.Popen([str(build / "bin/dlaunchd"), "--listen", f"127.0.0.1:{port}", "--http", "off",
-                               "--state", state],
-                              stderr=subprocess.PIPE, text=True,
-                              preexec_fn=lambda: attack == "joins" and resource.setrlimit(
-                                  resource.RLIMIT_NOFILE, (64, 64)))
-    daemon.stderr.readline()
-    ran = subprocess.run([str(build / "bench/fair"), str(port), attack], stdout=subprocess.PIPE, text=True,
-                         timeout=GIVE_UP_S)
-    words = ran.stdout.split()
-    measured = dict(zip(words[::2], map(float, words[1::2])))
-    what = f"fair, state in {name}: {attack}"
-    gate.is_so(f"{what}: the attack ended, and the daemon lives", ran.returncode == 0 and daemon.poll() is None)
-    if ran.returncode == 0:
-        gate.holds(f"{what}: a witness' p99", measured["during"], max(10, 2 * measured["baseline"]), "ms")
-    if attack == "joins":
-        gate.holds(f"{what}: a newcomer is in", measured.get("newcomer", 1e3 * GIVE_UP_S) / 1e3, 5, "s")
-    else:
-        gate.holds(f"{what}: memory of the daemon", status_kib(daemon.pid, "VmHWM") / 1024, 300, "MiB")
-    daemon.kill()
-    daemon.communicate()
+    with tempfile.TemporaryDirectory() as folder:
+        place = "memory" if state == "memory" else f"sqlite:{folder}/state.db"
+        daemon = subprocess.Popen([str(build / "bin/dlaunchd"), "--listen", f"127.0.0.1:{port}", "--http", "off",
+                                   "--state", place],
+                                  stderr=subprocess.PIPE, text=True,
+                                  preexec_fn=lambda: attack == "joins" and resource.setrlimit(
+                                      resource.RLIMIT_NOFILE, (64, 64)))
+        daemon.stderr.readline()
+        ran = subprocess.run([str(build / "bench/fair"), str(port), attack], stdout=subprocess.PIPE, text=True,
+                             timeout=GIVE_UP_S)
+        suffered = {"during": 1e3 * GIVE_UP_S, "newcomer": 1e3 * GIVE_UP_S, "baseline": 0}
+        words = ran.stdout.split()
+        suffered.update(zip(words[::2], map(float, words[1::2])))
+        suffered["promised"] = max(10, 2 * suffered["baseline"])
+        suffered["alive"] = ran.returncode == 0 and daemon.poll() is None
+        suffered["memory"] = status_kib(daemon.pid, "VmHWM") / 1024 if daemon.poll() is None else 0
+        daemon.kill()
+        daemon.communicate()
+    return suffered
