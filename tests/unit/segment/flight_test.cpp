@@ -246,19 +246,39 @@ TEST_CASE("who is killed leaves its last calls behind, and who reads them sees e
       REQUIRE(call.number == call.sequence);
     }
   }
-  ::kill(child, SIGSTOP);
-  CHECK(::waitpid(child, nullptr, WUNTRACED) == child);
-  CHECK(is_stopped(read_flight(segment->flight(1))));
   ::kill(child, SIGKILL);
   CHECK(::waitpid(child, nullptr, 0) == child);
   ::close(ready[0]);
   ::close(ready[1]);
   const auto log = read_flight(segment->flight(1));
-  CHECK_FALSE(is_stopped(log));
   CHECK(log.pid == child);
   CHECK(log.calls.size() >= FlightRing::records_max - 1);
   CHECK(FlightNames{segment->flight(1)}.site(log.calls.back()) == "child.cpp:9");
   CHECK_FALSE(read_flight(segment->flight(0)).ready);
+}
+
+TEST_CASE("who is stopped is told from who runs and from who is gone") {
+  const auto segment = new_segment();
+  int ready[2];
+  REQUIRE(::pipe2(ready, O_CLOEXEC) == 0);
+  const pid_t child = ::fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    const Flight flight(segment, 1, words);
+    if (::write(ready[1], "x", 1) != 1) ::_exit(1);
+    for (;;) ::pause();
+  }
+  char byte = 0;
+  CHECK(::read(ready[0], &byte, 1) == 1);
+  CHECK_FALSE(is_stopped(read_flight(segment->flight(1))));
+  ::kill(child, SIGSTOP);
+  CHECK(::waitpid(child, nullptr, WUNTRACED) == child);
+  CHECK(is_stopped(read_flight(segment->flight(1))));
+  ::kill(child, SIGKILL);
+  CHECK(::waitpid(child, nullptr, 0) == child);
+  CHECK_FALSE(is_stopped(read_flight(segment->flight(1))));
+  ::close(ready[0]);
+  ::close(ready[1]);
 }
 
 TEST_CASE("threads of a rank record at the same time") {
