@@ -12,6 +12,8 @@
 #include <memory>
 #include <utility>
 
+#include <sched.h>
+
 namespace dlaunch {
 namespace {
 
@@ -48,6 +50,18 @@ void check_host(const Call& call, const ConstTensorView& data) {
       call.label() + ": it takes host memory alone, and this is a CUDA buffer" + call.where());
 }
 
+void check_send(const Call& call, const ConstTensorView& data, int to, int tag) {
+  check_peer(call, to, tag, false);
+  check_view(call, data, "data");
+  check_host(call, data);
+}
+
+void check_recv(const Call& call, const TensorView& data, int from, int tag) {
+  check_peer(call, from, tag, true);
+  check_view(call, data, "data");
+  check_host(call, data);
+}
+
 std::shared_ptr<MessageWork> new_work(const MessageOptions& options, int peer) {
   return std::allocate_shared<MessageWork>(PooledWorks<MessageWork>(), options, peer);
 }
@@ -77,9 +91,7 @@ Work Communicator::State::start_send(const ConstTensorView& data, int to,
                                      const MessageOptions& options, bool is_synchronous) {
   auto work = new_work(options, to);
   message(fingerprint(Op::send, data), options, to, Flight::Kind::start, [&](Call& call) {
-    check_peer(call, to, options.tag, false);
-    check_view(call, data, "data");
-    check_host(call, data);
+    check_send(call, data, to, options.tag);
     BytesView bytes{static_cast<const std::byte*>(data.data), data.bytes()};
     if (data.stride != 1) {
       const auto packed = work->pack_for({}, data.bytes());
@@ -109,9 +121,7 @@ void Communicator::ssend(ConstTensorView data, int to, const MessageOptions& opt
 void Communicator::State::wait_to_send(const ConstTensorView& data, int to,
                                        const MessageOptions& options, bool is_synchronous) {
   message(fingerprint(Op::send, data), options, to, Flight::Kind::call, [&](Call& call) {
-    check_peer(call, to, options.tag, false);
-    check_view(call, data, "data");
-    check_host(call, data);
+    check_send(call, data, to, options.tag);
     const Packed packed(data);
     Outgoing outgoing = call.make_message(to, options.tag, packed.bytes());
     outgoing.is_synchronous = is_synchronous;
@@ -184,9 +194,7 @@ Work Communicator::State::start_receive(const TensorView& data, int from,
     }
   }
   message(print, options, from, Flight::Kind::start, [&](Call& call) {
-    check_peer(call, from, options.tag, true);
-    check_view(call, data, "data");
-    check_host(call, data);
+    check_recv(call, data, from, options.tag);
     std::span into{static_cast<std::byte*>(data.data), data.bytes()};
     if (data.stride != 1) into = work->pack_for(data, data.bytes());
     Receive& incoming = work->receive() = call.make_message_receive(from, options.tag, into);
@@ -223,9 +231,7 @@ Received Communicator::State::receive(const TensorView& data, int from,
   }
   Received what;
   message(print, options, from, Flight::Kind::call, [&](Call& call) {
-    check_peer(call, from, options.tag, true);
-    check_view(call, data, "data");
-    check_host(call, data);
+    check_recv(call, data, from, options.tag);
     const Unpacked into(data);
     Receive incoming = call.make_message_receive(from, options.tag, into.bytes());
     incoming.up_to = up_to;
@@ -242,10 +248,36 @@ Received Communicator::sendrecv(ConstTensorView out, int to, TensorView in, int 
     batch({Transfer::send(out, to, options.tag), Transfer::recv(in, from, options.tag)}, options);
     return {from, 0, in.dtype, in.count};
   }
+  state_->check_transfers(
+      std::array{Transfer::send(out, to, options.tag), Transfer::recv(in, from, options.tag)},
+      options);
   Work sending = isend(out, to, options);
   const Received what = recv(in, from, options);
   sending.wait();
   return what;
+}
+
+void Communicator::State::check_transfers(std::span<const Transfer> transfers,
+                                          const Options& options) {
+  check_process();
+  throw_if_broken();
+  MessageOptions each = options;
+  for (const Transfer& transfer : transfers) {
+    each.tag = transfer.tag;
+    const bool sends = transfer.is_send;
+    const auto view = sends ? transfer.out : ConstTensorView(transfer.in);
+    if (each.tag >= 0 && is_plain(view, transfer.peer, each)) continue;
+    const auto print = fingerprint(sends ? Op::send : Op::recv, view);
+    const Call::Setting setting{*mesh,     group,   kept,          aborted, timeout_of(each),
+                                each.site, nullptr, transfer.peer, each.tag};
+    const Call call(setting, print);
+    check_timeout(call, each.timeout);
+    if (sends) {
+      check_send(call, transfer.out, transfer.peer, each.tag);
+    } else {
+      check_recv(call, transfer.in, transfer.peer, each.tag);
+    }
+  }
 }
 
 std::vector<Work> Communicator::start_batch(std::span<const Transfer> transfers,
@@ -257,7 +289,9 @@ std::vector<Work> Communicator::start_batch(std::span<const Transfer> transfers,
     for (std::size_t i = 0; i < transfers.size(); ++i) all.emplace_back(work);
     return all;
   }
+  state_->check_transfers(transfers, options);
   std::vector<Work> works;
+  works.reserve(transfers.size());
   MessageOptions each = options;
   for (const Transfer& transfer : transfers) {
     each.tag = transfer.tag;
@@ -271,7 +305,8 @@ void Communicator::batch(std::span<const Transfer> transfers, const Options& opt
   if (device::any_on_device(transfers)) {
     return state_->run_on_device(device::messages(transfers), options);
   }
-  for (Work& work : start_batch(transfers, options)) work.wait();
+  std::vector<Work> works = start_batch(transfers, options);
+  wait_all(works);
 }
 
 // ---- Looking. ----
@@ -284,9 +319,17 @@ void Communicator::State::find(int from, const MessageOptions& options,
     check_peer(call, from, options.tag, true);
     const int source = from == any_source ? from : group.world_rank(from);
     if (waits) return call.wait_until([&] { return finds(source); }, from);
-    const auto lock = mesh->lock();
-    mesh->step(Clock::now());
-    finds(source);
+    auto lock = mesh->lock();
+    if (finds(source)) return;
+    if (source == any_source) {
+      mesh->inbox().look_past(group.world_ranks);
+    } else {
+      mesh->inbox().look_past({&source, 1});
+    }
+    mesh->look();
+    if (finds(source) || !mesh->is_crowded()) return;
+    lock.unlock();
+    ::sched_yield();  // The awaited rank may need this processor.
   });
 }
 

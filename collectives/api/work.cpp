@@ -19,6 +19,9 @@ using transport::Receive;
 
 namespace {
 
+/// How late the failure of another thread's call is seen.
+constexpr auto failure_interval = std::chrono::milliseconds(50);
+
 [[noreturn]] void throw_forked() {
   throw Error(Errc::misuse, "a forked child cannot wait for a call that its parent started");
 }
@@ -238,12 +241,27 @@ bool MessageWork::test() {
   return true;
 }
 
+/// What it waits for may lie behind messages that nobody has received yet; so may the word that a
+/// synchronous message was taken.
+void MessageWork::look_past() {
+  transport::Inbox& inbox = owner_->mesh->inbox();
+  if (const Outgoing* const outgoing = sending()) {
+    if (outgoing->is_synchronous) inbox.look_past({&outgoing->to, 1});
+    return;
+  }
+  const Receive& receive = *receiving();
+  if (receive.state == Receive::State::waiting) inbox.look_past(receive.awaited());
+}
+
 /// Whether wait() would not wait now.
 bool MessageWork::look() {
   transport::Links& mesh = *owner_->mesh;
   {
     const auto lock = mesh.lock();
-    if (!has_arrived() && !cannot_arrive()) mesh.look();
+    if (!has_arrived() && !cannot_arrive()) {
+      look_past();
+      mesh.look();
+    }
     if (has_arrived() || cannot_arrive()) return true;
   }
   // The awaited rank may need this processor.
@@ -252,15 +270,32 @@ bool MessageWork::look() {
 }
 
 bool MessageWork::wait_until(Clock::time_point until) {
-  // How late the failure of another thread's call is seen.
-  constexpr auto look_interval = std::chrono::milliseconds(50);
   if (owner_ == nullptr) return true;
-  if (!has_arrived() &&
-      !owner_->watch([this] { return has_arrived() || cannot_arrive(); }, until, look_interval)) {
-    return false;
-  }
+  const auto ends = [this] {
+    look_past();
+    return has_arrived() || cannot_arrive();
+  };
+  if (!has_arrived() && !owner_->watch(ends, until, failure_interval)) return false;
   if (has_arrived()) settle();
   return true;  // If it has not arrived wait() says why.
+}
+
+const transport::Links* MessageWork::mesh() const noexcept {
+  return owner_ != nullptr ? owner_->mesh.get() : nullptr;
+}
+
+void MessageWork::wait_beside(std::span<Work* const> works, Clock::time_point until) {
+  const auto has_ended = [this](Work* work) {
+    WorkState* const state = work != nullptr ? of(*work) : nullptr;
+    MessageWork* const beside = state != nullptr ? state->message() : nullptr;
+    if (beside == nullptr || beside->mesh() != mesh()) return false;
+    beside->look_past();
+    return beside->has_arrived() || beside->cannot_arrive();
+  };
+  const bool ended = owner_->watch(
+      [&] { return std::any_of(works.begin(), works.end(), has_ended); }, until, failure_interval);
+  // A rank that looks again and again may keep the awaited one from its processor.
+  if (!ended && owner_->mesh->is_crowded()) ::sched_yield();
 }
 
 void MessageWork::on_complete(Work::Completion /*completion*/) { throw_message(); }

@@ -186,6 +186,7 @@ void Communicator::State::end() {
   {
     const auto lock = mesh->lock();
     mesh->control().forget(group.id);
+    mesh->inbox().forget(group.id);
   }
   // Joinables may outlive it.
   error.set(CallError(Errc::aborted, "the communicator '" + group.name + "' was destroyed"));

@@ -283,6 +283,8 @@ struct __attribute__((visibility("hidden"))) Communicator::State
                   bool is_synchronous);
   void wait_to_send(const ConstTensorView& data, int to, const MessageOptions& options,
                     bool is_synchronous);
+  /// Throws what the first wrong one would, before any of them has begun.
+  void check_transfers(std::span<const Transfer> transfers, const Options& options);
   /// Looks for a message until one is found, or once; `finds` is asked under the mesh's lock.
   void find(int from, const MessageOptions& options, const std::function<bool(int source)>& finds,
             bool waits);

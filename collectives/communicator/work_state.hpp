@@ -21,9 +21,13 @@ namespace dlaunch {
 namespace transport {
 class Links;
 }
+class MessageWork;
 
 /// A started call. For the thread that uses its communicator.
 struct WorkState {
+  /// Null for an empty one.
+  static WorkState* of(const Work& work) noexcept { return work.state_.get(); }
+
   WorkState() = default;
   WorkState(const WorkState&) = delete;
   WorkState& operator=(const WorkState&) = delete;
@@ -40,6 +44,8 @@ struct WorkState {
   // By default, for calls that are no receives: nothing was received, and nothing can be cancelled.
   virtual std::optional<Received> received() noexcept { return std::nullopt; }
   virtual bool cancel();
+  /// Null for calls that are no messages.
+  virtual MessageWork* message() noexcept { return nullptr; }
   /// In a forked child the threads that would complete it are not there.
   bool is_ours() const noexcept { return home_.is_here(); }
   /// Whether it is known to be complete, without an error.
@@ -83,6 +89,12 @@ class MessageWork final : public WorkState {
   void order_before(void* cuda_stream) override;
   std::optional<Received> received() noexcept override;
   bool cancel() override;
+  MessageWork* message() noexcept override { return this; }
+  /// The mesh that moves it; null once it is finished.
+  const transport::Links* mesh() const noexcept;
+  /// Waits until one of this mesh's messages among `works` has ended, or until then; moves once at
+  /// least. It may return earlier. This one has not ended.
+  void wait_beside(std::span<Work* const> works, Clock::time_point until);
 
   ListPlace<MessageWork> place;  ///< Among its communicator's.
 
@@ -99,6 +111,7 @@ class MessageWork final : public WorkState {
   bool has_arrived() const;
   /// Under the mesh's lock.
   bool cannot_arrive();
+  void look_past();
   bool look();
   bool arrives_soon();
   void settle() noexcept;

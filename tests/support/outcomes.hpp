@@ -2,6 +2,8 @@
 
 #include "tests/support/ranks.hpp"
 
+#include <stdexcept>
+#include <string>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -12,5 +14,11 @@ namespace dlaunch::testing {
 inline void check_all(const std::vector<Outcome>& outcomes) {
   for (const auto& outcome : outcomes) CHECK_MESSAGE(outcome.ok(), outcome.text);
 }
+
+/// For the thread of a rank, which fails with `what` where this does not hold.
+inline void require(bool holds, const char* what) {
+  if (!holds) throw std::runtime_error(what);
+}
+inline void require(bool holds, const std::string& what) { require(holds, what.c_str()); }
 
 }  // namespace dlaunch::testing

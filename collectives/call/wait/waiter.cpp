@@ -53,11 +53,22 @@ std::optional<Ending> Waiter::wait(const Waiting& waiting, const Ready& ready,
       if (!ready()) give_thread_back();
       continue;
     }
+    look_past(waiting);
     const auto from = waiting.to_receive();
     if (from.size() == 1 && !waiting.has_spun && mesh.look_for(from.front())) continue;
     mesh.step(std::min(deadline_, next.when()), !waiting.has_spun);
   } while (!ready());
   return std::nullopt;
+}
+
+/// What it waits for may lie behind messages that nobody has received yet. So may the word that a
+/// synchronous message was taken.
+void Waiter::look_past(const Waiting& waiting) const {
+  transport::Inbox& inbox = frame_.setting.mesh.inbox();
+  if (!waiting.in_shm_group && !waiting.in_memory) inbox.look_past(waiting.to_receive());
+  if (waiting.outgoing != nullptr && waiting.outgoing->is_synchronous) {
+    inbox.look_past(waiting.to_send());
+  }
 }
 
 /// Gives the thread back; meanwhile other threads wait in the mesh, or the progress thread moves

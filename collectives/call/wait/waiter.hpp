@@ -22,6 +22,7 @@ class Waiter {
                              Clock::duration look_interval);
 
  private:
+  void look_past(const Waiting& waiting) const;
   void give_thread_back() const;
   void tell_call(const Waiting& waiting) const;
   ending::TimedOut timed_out(const Waiting& waiting) const;

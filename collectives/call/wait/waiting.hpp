@@ -45,7 +45,7 @@ inline std::span<const int> Waiting::to_receive() const {
       state == transport::Receive::State::done || state == transport::Receive::State::answering;
   if (has_come) return {};
   if (state == transport::Receive::State::filling) return {&receive->source, 1};
-  return receive->from == any_source ? receive->sources : std::span(&receive->from, 1);
+  return receive->awaited();
 }
 
 inline bool Waiting::any() const {

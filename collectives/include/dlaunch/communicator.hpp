@@ -294,7 +294,10 @@ class DLAUNCH_API Communicator {
                     const ReduceOptions& options = {});
 
   // ---- Point to point. Messages between two ranks with one tag arrive in the order sent. ----
-  // Error{misuse}: no such rank, or a tag that is none.
+  // Error{misuse}: no such rank, or a tag that is none. A message that nobody receives yet is kept,
+  // up to 16 MiB of each source; beyond that its sender waits. While a rank waits for a later one
+  // of that source everything before it is kept, so tags may be received in any order: it takes
+  // that much memory.
 
   /// Returns when `data` may be used again. A message that fits the kernel's socket buffer does not
   /// wait for the receiver; a larger one may. Sending to oneself is buffered. Error{mismatch}: the
@@ -322,7 +325,7 @@ class DLAUNCH_API Communicator {
   Work irecv_up_to(TensorView data, int from, const MessageOptions& options = {});
   /// Starts all before it waits for any, so that exchanges cannot block each other. Each goes by
   /// the tag that it has itself: `comm.batch({Transfer::send(x, next), Transfer::recv(y, last)})`.
-  /// Errors as those of send and recv.
+  /// Errors as those of send and recv; misuse of any is found before the first has begun.
   [[nodiscard]] std::vector<Work> start_batch(std::span<const Transfer> transfers,
                                               const Options& options = {});
   [[nodiscard]] std::vector<Work> start_batch(std::initializer_list<Transfer> transfers,

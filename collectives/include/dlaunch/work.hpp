@@ -104,6 +104,7 @@ class [[nodiscard, gnu::visibility("default")]] Work {
   void order_before(void* cuda_stream);
 
  private:
+  friend struct WorkState;
   void finish() noexcept;
 
   std::shared_ptr<WorkState> state_;
@@ -111,9 +112,10 @@ class [[nodiscard, gnu::visibility("default")]] Work {
 
 /// Waits until one of `works` is complete, also when it failed (its wait() then throws), and gives
 /// its index: the lowest, if there are several. Empty ones are passed over, and null
-/// pointers. nullopt: none is left, or `limit` has passed, which fails
-/// no call. They may be of several communicators; as long as none is complete each is looked at
-/// some thousand times a second.
+/// pointers. nullopt: none is left, or `limit` has passed, which fails no call. They may be of
+/// several communicators. The end of a message is noticed at once where all are messages of
+/// communicators that were made from each other; else each is looked at some thousand times a
+/// second.
 [[nodiscard]] DLAUNCH_API std::optional<std::size_t> wait_any(std::span<Work* const> works,
                                                               Clock::duration limit);
 [[nodiscard]] DLAUNCH_API std::optional<std::size_t> wait_any(std::span<Work> works,

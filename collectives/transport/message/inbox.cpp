@@ -14,6 +14,8 @@ constexpr std::size_t drain_bytes = 64u << 10;
 constexpr std::size_t parked_overhead = 128;
 /// The most list entries that are kept for later messages.
 constexpr std::size_t spares_max = 1024;
+/// The most ended communicators whose late messages are dropped.
+constexpr std::size_t forgotten_max = 1024;
 
 bool is_meant_for(const Header& header, Kind kind, std::uint64_t communicator, int tag) {
   return header.kind == kind && header.communicator == communicator &&
@@ -256,7 +258,7 @@ void Inbox::begin(int from, const Header& header) {
   s.arrival = ++arrivals_;
   s.got = 0;
   s.target = nullptr;
-  s.parking = s.dropping = s.is_apart = false;
+  s.parking = s.dropping = s.is_apart = s.is_passed = false;
   s.last_seen = header;
   while (Receive* const wanting = first_wanting(from, header)) {
     unlist(*wanting);
@@ -272,18 +274,36 @@ void Inbox::begin(int from, const Header& header) {
     wanting->state = refused;
     if (refused == Receive::State::mismatched) break;
   }
+  if (s.target == nullptr && !forgotten_.empty())
+    s.dropping = forgotten_.contains(header.communicator);
   is_held(from);
   if (s.header.bytes == 0) finish(s);
+}
+
+bool Inbox::has_room(const Source& s) const {
+  // The length comes from outside, so it is compared before anything is added to it.
+  return s.header.bytes <= parked_bytes_max_ &&
+         s.parked_bytes + s.header.bytes + parked_overhead <= parked_bytes_max_;
+}
+
+void Inbox::look_past(std::span<const int> ranks) {
+  const auto pass = [](Source& s) {
+    if (is_stalled(s)) s.is_passed = true;
+  };
+  if (ranks.size() == 1) {
+    if (Source* const s = sources_.find(ranks.front())) pass(*s);
+    return;
+  }
+  for (const auto& [from, s] : sources_) {
+    if (is_stalled(*s) && std::find(ranks.begin(), ranks.end(), from) != ranks.end()) pass(*s);
+  }
 }
 
 /// Whether the source is held; checks again whether a waiting message fits now.
 bool Inbox::is_held(int from) {
   if (!is_stalled(from)) return false;
   Source& s = source(from);
-  // The length comes from outside, so it is compared before anything is added to it.
-  if (s.header.bytes > parked_bytes_max_) return true;
-  const std::size_t need = s.header.bytes + parked_overhead;
-  if (s.parked_bytes + need > parked_bytes_max_) return true;
+  if (!has_room(s) && !s.is_passed) return true;
   park(s, from);
   if (s.header.bytes == 0) finish(s);
   return false;
@@ -390,6 +410,32 @@ void Inbox::put_back(const Apart& message) {
   while (Receive* const wanting = first_wanting(message.from, message.header)) {
     unlist(*wanting);
     if (take(*wanting, arrival)) return;
+  }
+}
+
+// ---- Communicators that have ended. ----
+
+void Inbox::forget(std::uint64_t communicator) {
+  if (forgotten_.insert(communicator).second) forgotten_in_order_.push_back(communicator);
+  if (forgotten_in_order_.size() > forgotten_max) {
+    forgotten_.erase(forgotten_in_order_.front());
+    forgotten_in_order_.pop_front();
+  }
+  for (const auto& [from, kept] : sources_) {
+    Source& s = *kept;
+    for (Parked* parked = s.parked.first(); parked != nullptr;) {
+      Parked& each = *std::exchange(parked, ParkedList::after(*parked));
+      if (each.header.communicator != communicator || each.is_apart) continue;
+      if (s.parking && parked == nullptr) {  // The last one, whose rest is still to come.
+        s.parking = false;
+        s.dropping = true;
+      }
+      unpark(s, each);
+    }
+    if (is_stalled(s) && s.header.communicator == communicator && !s.is_apart) {
+      s.dropping = true;
+      if (s.header.bytes == 0) finish(s);
+    }
   }
 }
 

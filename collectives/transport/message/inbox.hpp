@@ -10,9 +10,12 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <optional>
 #include <span>
+#include <unordered_set>
+#include <utility>
 #include <vector>
 
 namespace dlaunch::transport {
@@ -64,6 +67,10 @@ struct Receive {
     const State now = state;
     return now == State::waiting || now == State::filling || now == State::answering;
   }
+  /// The ranks one of which it waits for.
+  std::span<const int> awaited() const {
+    return from == any_source ? sources : std::span(&from, 1);
+  }
   /// Neither source nor tag is "any".
   bool is_exact() const { return from != any_source && (kind != Kind::message || tag != any_tag); }
 };
@@ -80,7 +87,8 @@ bool fits(const Receive& receive, const Header& header);
 
 /// Brings arriving messages and posted receives together. Pure: no socket, no clock. A message that
 /// nobody waits for yet is parked, up to a limit per source; beyond it the source is held: its
-/// connection is not read until there is room or a receive for it. Not thread-safe.
+/// connection is not read until there is room or a receive for it, or somebody waits for what may
+/// lie behind it. Not thread-safe.
 class Inbox {
  public:
   /// `parked_bytes_max` is for each source.
@@ -129,6 +137,10 @@ class Inbox {
   /// Whether a message has begun and is not complete.
   bool is_receiving(int from) const { return source(from).active; }
   bool is_held(int from);
+  /// Somebody waits for one of these ranks and has not found what they need: a message at which one
+  /// of them is held is parked even beyond the limit, as what lies behind it may be awaited. So a
+  /// program may receive in any order, whatever the sizes are; it then needs the memory.
+  void look_past(std::span<const int> ranks);
   /// Whether a message has begun and nobody takes it.
   bool is_stalled(int from) const { return is_stalled(source(from)); }
   /// Copies a whole message in, without limit: what a rank sends to itself.
@@ -150,6 +162,9 @@ class Inbox {
   void take_apart(Receive& receive, const Apart& message);
   /// Puts it back to its place: the first receive that waits for it takes it.
   void put_back(const Apart& message);
+  /// This communicator has ended, and has no receives any more: what has come for it and what still
+  /// comes is dropped, save messages that are set apart. The last thousand are remembered.
+  void forget(std::uint64_t communicator);
   /// The source and header of the first parked message of a collective of that communicator which
   /// `is_it`; looks at all.
   std::optional<std::pair<int, Header>> find_parked(
@@ -190,6 +205,7 @@ class Inbox {
     bool parking = false;       ///< or into the last that is parked,
     bool dropping = false;      ///< or nowhere. If none of the three: held.
     bool is_apart = false;      ///< Whether the held message is set apart.
+    bool is_passed = false;     ///< Whether the held message is looked past.
 
     ParkedList parked;
     std::size_t parked_bytes = 0;
@@ -220,6 +236,7 @@ class Inbox {
   Arrival join(const Apart& message);
   void complete(Receive& receive);
   bool take(Receive& receive, const Arrival& arrival);
+  bool has_room(const Source& s) const;
   void park(Source& s, int from);
   void unpark(Source& s, Parked& parked) noexcept;
   void finish(Source& s);
@@ -237,6 +254,9 @@ class Inbox {
   std::uint64_t posts_ = 0;
   std::vector<std::byte> drain_;
   std::uint64_t arrivals_ = 0;
+  // Communicators that have ended.
+  std::unordered_set<std::uint64_t> forgotten_;
+  std::deque<std::uint64_t> forgotten_in_order_;
 };
 
 }  // namespace dlaunch::transport

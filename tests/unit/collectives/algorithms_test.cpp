@@ -5,6 +5,7 @@
 #include "collectives/algorithms/messages/messages.hpp"
 #include "tests/support/expect.hpp"
 #include "tests/support/memory_mesh.hpp"
+#include "tests/support/outcomes.hpp"
 #include "tests/support/scalar_fold.hpp"
 
 #include <cmath>
@@ -18,6 +19,7 @@
 using namespace dlaunch;
 using namespace dlaunch::algorithms;
 using dlaunch::testing::Copying;
+using dlaunch::testing::require;
 using dlaunch::testing::run_meshes;
 using dlaunch::testing::scalar_fold;
 using transport::Op;
@@ -31,10 +33,6 @@ using Bytes = std::vector<std::byte>;
 std::vector<int> sizes() {
   return is_full() ? std::vector{1, 2, 3, 4, 5, 6, 7, 8, 9, 17, 20}
                    : std::vector{1, 2, 3, 5, 8, 9, 17};
-}
-
-void require(bool holds, const std::string& what) {
-  if (!holds) throw std::runtime_error(what);
 }
 
 /// Numbers that round when they are added.

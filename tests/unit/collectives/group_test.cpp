@@ -11,13 +11,10 @@
 using namespace dlaunch;
 using namespace std::chrono_literals;
 using testing::check_all;
+using testing::require;
 using testing::run_ranks;
 
 namespace {
-
-void require(bool holds, const char* what) {
-  if (!holds) throw std::runtime_error(what);
-}
 
 int sum_of_ranks(Communicator& comm) {
   int sum = comm.world_ranks()[static_cast<std::size_t>(comm.rank())];

@@ -2,6 +2,7 @@
 #include "tests/unit/collectives/inbox_slot.hpp"
 
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -60,6 +61,84 @@ TEST_CASE("beyond its limit a source is held until there is room, or a receive")
   inbox.post(large.receive);
   CHECK(feed(inbox, 1, 5000, 3) == 5000);
   CHECK(large.done());
+}
+
+TEST_CASE("who waits for what lies behind a held message looks past it, and past no other") {
+  Inbox inbox(1000);
+  const std::vector<int> all{0, 1, 2};
+  for (const int from : {1, 2}) {
+    inbox.begin(from, data_header(5000, 1));
+    CHECK(inbox.is_held(from));
+  }
+  inbox.look_past(std::span(all).subspan(1, 1));
+  CHECK(feed(inbox, 1, 5000, 3) == 5000);
+  CHECK(!inbox.is_receiving(1));
+  CHECK(inbox.is_held(2));
+  // What comes next is held again, until somebody waits for what is behind it, too.
+  inbox.begin(1, data_header(0, 1));
+  CHECK(inbox.is_held(1));
+  Slot wanted(8, any_source, 2);
+  wanted.receive.sources = all;
+  inbox.post(wanted.receive);
+  CHECK(inbox.is_held(1));
+  inbox.look_past(wanted.receive.awaited());
+  CHECK(!inbox.is_held(1));
+  inbox.begin(1, data_header(8, 2));
+  CHECK(feed(inbox, 1, 8, 4) == 8);
+  CHECK(wanted.done());
+  Slot large(5000, 1, 1), empty(0, 1, 1), other(5000, 2, 1);
+  for (Slot* slot : {&large, &empty, &other}) inbox.post(slot->receive);
+  CHECK(large.done());
+  CHECK(large.memory.back() == std::byte{3});
+  CHECK(empty.done());
+  CHECK(feed(inbox, 2, 5000, 5) == 5000);
+  CHECK(other.done());
+}
+
+TEST_CASE("what comes for a communicator that has ended takes no room") {
+  const auto of = [](std::uint64_t communicator, std::size_t bytes) {
+    Header header = data_header(bytes);
+    header.communicator = communicator;
+    return header;
+  };
+  Inbox inbox(1200);
+  inbox.begin(1, of(7, 400));
+  CHECK(feed(inbox, 1, 400, 1) == 400);
+  inbox.begin(1, of(1, 100));
+  CHECK(feed(inbox, 1, 100, 2) == 100);
+  inbox.begin(1, of(7, 300));  // It is being parked,
+  CHECK(feed(inbox, 1, 200, 3) == 200);
+  inbox.begin(2, of(7, 2000));  // and this one is held.
+  CHECK(inbox.is_held(2));
+  inbox.forget(7);
+  CHECK(feed(inbox, 1, 100, 3) == 100);
+  CHECK(feed(inbox, 2, 2000, 4) == 2000);
+  inbox.begin(1, of(7, 5000));
+  CHECK(feed(inbox, 1, 5000, 5) == 5000);
+  inbox.begin(1, of(7, 0));
+  CHECK(!inbox.is_receiving(1));
+  inbox.begin(1, of(1, 700));  // There is room for it.
+  CHECK(feed(inbox, 1, 700, 6) == 700);
+  Slot first(100, 1), second(700, 1);
+  inbox.post(first.receive);
+  inbox.post(second.receive);
+  CHECK(first.memory.front() == std::byte{2});
+  CHECK(second.memory.front() == std::byte{6});
+  // A message that is set apart stays its owner's.
+  inbox.begin(1, of(8, 8));
+  CHECK(feed(inbox, 1, 8, 7) == 8);
+  const auto apart = inbox.set_apart(8, 1, 0, {});
+  REQUIRE(apart);
+  inbox.forget(8);
+  Slot third(8, 1);
+  third.receive.communicator = 8;
+  inbox.take_apart(third.receive, *apart);
+  CHECK(third.done());
+  // The ends of very many are remembered for a while.
+  for (std::uint64_t i = 100; i < 5000; ++i) inbox.forget(i);
+  inbox.begin(1, of(4999, 8));
+  CHECK(feed(inbox, 1, 8, 8) == 8);
+  CHECK(!inbox.peek(4999, 1, any_tag, {}));
 }
 
 TEST_CASE("empty messages are limited too, and taken") {

@@ -22,6 +22,7 @@ using namespace dlaunch;
 using namespace std::chrono_literals;
 using testing::check_all;
 using testing::FakeMembership;
+using testing::require;
 using testing::run_ranks;
 
 namespace {
@@ -44,10 +45,6 @@ Memberships memberships_of(const std::vector<std::shared_ptr<Segment>>& segments
     if (segment) memberships.back()->share(segment);
   }
   return memberships;
-}
-
-void require(bool holds, const char* what) {
-  if (!holds) throw std::runtime_error(what);
 }
 
 /// A thread of this process.

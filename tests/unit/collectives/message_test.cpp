@@ -4,22 +4,17 @@
 
 #include <dlaunch/dlaunch.hpp>
 
+#include <array>
 #include <atomic>
+#include <functional>
 
 #include <doctest/doctest.h>
 
 using namespace dlaunch;
 using namespace std::chrono_literals;
 using testing::check_all;
+using testing::require;
 using testing::run_ranks;
-
-namespace {
-
-void require(bool holds, const char* what) {
-  if (!holds) throw std::runtime_error(what);
-}
-
-}  // namespace
 
 TEST_CASE("send, send, then recv, recv of small messages completes") {
   check_all(run_ranks(2, [](const World& world) {
@@ -251,6 +246,45 @@ TEST_CASE("wrong peers and tags are refused and break nothing") {
     refused([&] { comm.send(x, 0, {.tag = -1}); });
     refused([&] { comm.recv(x, -2); });
     comm.barrier();
+  }));
+}
+
+TEST_CASE("a batch with a wrong message is refused before any of it has begun") {
+  check_all(run_ranks(2, [](const World& world) {
+    Communicator comm(world);
+    comm.set_timeout(20s);
+    const int other = 1 - comm.rank();
+    int out = comm.rank(), in = -1, strange = 0;
+    const auto refused = [](const std::function<void()>& call) {
+      try {
+        call();
+      } catch (const Error& error) {
+        return error.errc() == Errc::misuse;
+      }
+      return false;
+    };
+    const TensorView nowhere{nullptr, 3, DType::i32};
+    for (const Transfer& wrong :
+         {Transfer::send(strange, 2), Transfer::recv(strange, -5), Transfer::recv(nowhere, other),
+          Transfer::send(strange, other, any_tag), Transfer::send(strange, any_source)}) {
+      // Nothing that comes before the wrong one, or after it, is on its way.
+      const std::array all{Transfer::recv(in, other), Transfer::send(out, other), wrong,
+                           Transfer::send(out, other)};
+      require(refused([&] { comm.batch(all); }), "batch");
+      require(refused([&] { const auto works = comm.start_batch(all); }), "start_batch");
+    }
+    require(refused([&] { comm.sendrecv(out, other, in, 2); }), "sendrecv: from");
+    require(refused([&] { comm.sendrecv(out, other, nowhere, other); }), "sendrecv: in");
+    require(refused([&] { comm.sendrecv(out, any_source, in, other); }), "sendrecv: to");
+    comm.barrier();
+    require(!comm.try_probe(any_source, {.tag = any_tag}), "something was sent");
+    comm.batch({Transfer::recv(in, other), Transfer::send(out, other)});
+    require(in == other, "the batch that is right");
+    std::array<int, 4> both{};
+    const TensorView every_other{both.data(), 2, DType::i32, {}, 2};
+    const std::array<int, 2> pair{1, 2};
+    comm.batch({Transfer::recv(every_other, any_source, any_tag), Transfer::send(pair, other)});
+    require(both == std::array{1, 0, 2, 0}, "a strided receive from anybody");
   }));
 }
 

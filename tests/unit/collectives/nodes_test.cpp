@@ -1,5 +1,6 @@
 // Ranks of several nodes, whose ranks share memory: the same bits wherever the ranks are, and
 // disagreements between calls that go by node and calls that do not.
+#include "tests/support/outcomes.hpp"
 #include "tests/support/ranks.hpp"
 #include "tests/support/scalar_fold.hpp"
 
@@ -15,6 +16,7 @@
 using namespace dlaunch;
 using namespace std::chrono_literals;
 using testing::Outcome;
+using testing::require;
 
 namespace {
 
@@ -40,10 +42,6 @@ std::vector<Outcome> run_on(const Nodes& nodes, const testing::Body& body) {
   std::vector<std::shared_ptr<testing::FakeMembership>> memberships;
   testing::share_memory(memberships, nodes);
   return testing::run_ranks_on(nodes, body, memberships);
-}
-
-void require(bool holds, const std::string& what) {
-  if (!holds) throw std::runtime_error(what);
 }
 
 /// Numbers that round when they are added.

@@ -9,6 +9,7 @@
 #include "collectives/call/core/flight_words.hpp"
 #include "collectives/transport/links.hpp"
 #include "tests/support/expect.hpp"
+#include "tests/support/outcomes.hpp"
 #include "tests/support/ranks.hpp"
 
 #include <atomic>
@@ -26,6 +27,7 @@ using namespace dlaunch;
 using namespace dlaunch::algorithms;
 using namespace std::chrono_literals;
 using testing::FakeMembership;
+using testing::require;
 using testing::Sky;
 using testing::Struck;
 using testing::Weather;
@@ -48,10 +50,6 @@ Words words_of(int rank, std::size_t count) {
     words[i] = static_cast<std::int32_t>(i * 31 + static_cast<std::size_t>(rank) * 7);
   }
   return words;
-}
-
-void require(bool holds, const std::string& what) {
-  if (!holds) throw std::runtime_error(what);
 }
 
 /// One collective, by an algorithm that is drawn; all ranks draw the same.

@@ -1,0 +1,205 @@
+// Messages that are received in another order than they were sent, whatever their sizes: more of
+// them than are parked, or one that is larger than that.
+#include "tests/support/outcomes.hpp"
+#include "tests/support/ranks.hpp"
+
+#include <dlaunch/dlaunch.hpp>
+
+#include <array>
+#include <cstddef>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+using namespace dlaunch;
+using namespace std::chrono_literals;
+using testing::check_all;
+using testing::require;
+using testing::run_ranks;
+
+namespace {
+
+constexpr std::size_t large_count = 5u << 20;  ///< 20 MiB: more than may be parked.
+constexpr std::size_t mebi_count = (1u << 20) / sizeof(int);
+
+std::vector<int> filled(std::size_t count, int value) { return std::vector<int>(count, value); }
+
+bool is_filled(const std::vector<int>& data, int value) {
+  return data.front() == value && data.back() == value && data[data.size() / 2] == value;
+}
+
+/// Rank 0 sends a large message, then a small one of another tag, which rank 1 receives first by
+/// this call.
+void small_one_first(const std::function<void(Communicator&, int& small)>& receive) {
+  check_all(run_ranks(2, [&](const World& world) {
+    Communicator comm(world);
+    comm.set_timeout(60s);
+    if (comm.rank() == 0) {
+      const auto large = filled(large_count, 7);
+      const int small = 5;
+      Work sending = comm.isend(large, 1, {.tag = 1});
+      comm.send(small, 1, {.tag = 2});
+      sending.wait();
+    } else {
+      int small = 0;
+      receive(comm, small);
+      require(small == 5, "the small message");
+      auto large = filled(large_count, 0);
+      comm.recv(large, 0, {.tag = 1});
+      require(is_filled(large, 7), "the large message");
+    }
+    comm.barrier();
+  }));
+}
+
+}  // namespace
+
+TEST_CASE("a message is received from behind one that is too large to be parked") {
+  SUBCASE("by recv") {
+    small_one_first([](Communicator& comm, int& small) { comm.recv(small, 0, {.tag = 2}); });
+  }
+  SUBCASE("from anybody") {
+    small_one_first(
+        [](Communicator& comm, int& small) { comm.recv(small, any_source, {.tag = 2}); });
+  }
+  SUBCASE("by irecv and test") {
+    small_one_first([](Communicator& comm, int& small) {
+      Work work = comm.irecv(small, 0, {.tag = 2});
+      while (!work.test()) continue;
+    });
+  }
+  SUBCASE("by irecv and wait_any") {
+    small_one_first([](Communicator& comm, int& small) {
+      std::array works{comm.irecv(small, 0, {.tag = 2})};
+      require(wait_any(works, 60s) == 0, "wait_any");
+    });
+  }
+  SUBCASE("by probe") {
+    small_one_first([](Communicator& comm, int& small) {
+      require(comm.probe(0, {.tag = 2}).count == 1, "probe");
+      comm.recv(small, 0, {.tag = 2});
+    });
+  }
+  SUBCASE("by try_probe, again and again") {
+    small_one_first([](Communicator& comm, int& small) {
+      while (!comm.try_probe(any_source, {.tag = 2})) continue;
+      comm.recv(small, 0, {.tag = 2});
+    });
+  }
+  SUBCASE("by try_match, again and again") {
+    small_one_first([](Communicator& comm, int& small) {
+      auto message = comm.try_match(0, {.tag = 2});
+      while (!message) message = comm.try_match(0, {.tag = 2});
+      comm.recv_matched(std::move(*message), small);
+    });
+  }
+  SUBCASE("while the large one is matched") {
+    check_all(run_ranks(2, [&](const World& world) {
+      Communicator comm(world);
+      comm.set_timeout(60s);
+      if (comm.rank() == 0) {
+        const auto large = filled(large_count, 7);
+        const int small = 5;
+        Work sending = comm.isend(large, 1, {.tag = 1});
+        comm.send(small, 1, {.tag = 2});
+        sending.wait();
+      } else {
+        Message matched = comm.match(0, {.tag = 1});
+        int small = 0;
+        comm.recv(small, 0, {.tag = 2});
+        auto large = filled(large_count, 0);
+        comm.recv_matched(std::move(matched), large);
+        require(small == 5 && is_filled(large, 7), "the messages");
+      }
+      comm.barrier();
+    }));
+  }
+}
+
+TEST_CASE("more than may be parked is received in the reverse order") {
+  check_all(run_ranks(2, [](const World& world) {
+    constexpr int messages = 40;
+    Communicator comm(world);
+    comm.set_timeout(60s);
+    std::vector<std::vector<int>> data;
+    std::vector<Work> works;
+    for (int tag = 0; tag < messages; ++tag) {
+      data.push_back(filled(mebi_count, comm.rank() == 0 ? tag : -1));
+      if (comm.rank() == 0) works.push_back(comm.isend(data.back(), 1, {.tag = tag}));
+    }
+    for (int tag = messages - 1; tag >= 0 && comm.rank() == 1; --tag) {
+      auto& into = data[static_cast<std::size_t>(tag)];
+      comm.recv(into, 0, {.tag = tag});
+      require(is_filled(into, tag), "message " + std::to_string(tag));
+    }
+    wait_all(works);
+    comm.barrier();
+  }));
+}
+
+TEST_CASE("a collective goes on behind a large message that is received after it") {
+  check_all(run_ranks(3, [](const World& world) {
+    Communicator comm(world);
+    comm.set_timeout(60s);
+    const int next = (comm.rank() + 1) % comm.size();
+    const int last = (comm.rank() + comm.size() - 1) % comm.size();
+    const auto out = filled(large_count, comm.rank());
+    auto in = filled(large_count, -1);
+    Work sending = comm.isend(out, next);
+    comm.barrier();
+    int sum = 1;
+    comm.all_reduce(sum);
+    require(sum == comm.size(), "the sum");
+    Work receiving = comm.irecv(in, last);
+    sending.wait();
+    receiving.wait();
+    require(is_filled(in, last), "the large message");
+  }));
+}
+
+TEST_CASE("the word that a synchronous message was taken is heard behind a large one") {
+  check_all(run_ranks(2, [](const World& world) {
+    Communicator comm(world);
+    comm.set_timeout(60s);
+    int small = 5;
+    auto large = filled(large_count, comm.rank() == 0 ? 7 : 0);
+    if (comm.rank() == 0) {
+      Work sending = comm.isend(large, 1);
+      comm.recv(small, 1, {.tag = 3});
+      comm.recv(small, 1, {.tag = 4});
+      sending.wait();
+    } else {
+      comm.ssend(small, 0, {.tag = 3});
+      Work work = comm.issend(small, 0, {.tag = 4});
+      while (!work.test()) continue;
+      comm.recv(large, 0);
+      require(is_filled(large, 7), "the large message");
+    }
+    comm.barrier();
+  }));
+}
+
+TEST_CASE("a started collective is passed by a message that was sent after it") {
+  check_all(run_ranks(2, [](const World& world) {
+    Communicator comm(world);
+    Communicator other = comm.duplicate();
+    comm.set_timeout(60s);
+    other.set_timeout(60s);
+    auto large = filled(large_count, comm.rank() == 0 ? 7 : 0);
+    int small = comm.rank() == 0 ? 5 : 0;
+    Work started;
+    if (comm.rank() == 0) {
+      started = other.start_broadcast(large, 0);
+      comm.send(small, 1);
+    } else {
+      comm.recv(small, 0);
+      started = other.start_broadcast(large, 0);
+    }
+    started.wait();
+    require(small == 5 && is_filled(large, 7), "what was sent");
+    comm.barrier();
+  }));
+}
