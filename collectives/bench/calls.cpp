@@ -20,6 +20,13 @@ std::size_t whole_pages(std::size_t bytes) {
   return std::max<std::size_t>(1, (bytes + page_bytes - 1) / page_bytes) * page_bytes;
 }
 
+/// The same on all ranks; it does not look regular to them.
+int pairing_at(long turn, int ranks) {
+  auto mixed = static_cast<std::uint64_t>(turn) * 0x9e37'79b9'7f4a'7c15U;
+  mixed = (mixed ^ (mixed >> 29)) * 0xbf58'476d'1ce4'e5b9U;
+  return static_cast<int>((mixed >> 33) % static_cast<std::uint64_t>(pairings(ranks)));
+}
+
 }  // namespace
 
 void Arena::Free::operator()(std::byte* memory) const noexcept { std::free(memory); }
@@ -78,10 +85,11 @@ Calls::Calls(Communicator& communicator, const Settings& settings, const Operati
 
 Case Calls::case_of(long turn) const {
   const int ranks = communicator_.size();
-  return {operation_.op,  communicator_.rank(),
-          ranks,          settings_.root.value_or(static_cast<int>(turn % ranks)),
-          amount_.count,  settings_.dtype,
-          settings_.redop};
+  const int root = operation_.partners == Partners::random
+                       ? pairing_at(turn, ranks)
+                       : settings_.root.value_or(static_cast<int>(turn % ranks));
+  return {operation_.op, communicator_.rank(), ranks,          root,
+          amount_.count, settings_.dtype,      settings_.redop};
 }
 
 Calls::Views Calls::views(long turn) const {
@@ -142,11 +150,17 @@ void Calls::operator()(long turn) {
       return;
     }
     case Op::bidirectional:
-      return both_ways(now);
+      if (communicator_.rank() < 2) exchange(now, 1 - communicator_.rank());
+      return;
     case Op::window:
       return window(now);
     case Op::halo:
       return halo(now);
+    case Op::random_pairs:
+      if (const auto with = partner_of(comm.rank(), comm.size(), now.root)) exchange(now, *with);
+      return;
+    case Op::fan_in:
+      return fan_in(now, turn);
   }
 }
 
@@ -164,6 +178,7 @@ std::uint64_t Calls::verify(long turn, Depth depth) {
   (*this)(turn);
   finish();
   out.fetch();
+  if (operation_.op == Op::fan_in) put_in_order(call, out.bytes());
   const std::uint64_t wrong = count_wrong(call, out.bytes(), depth);
   // In-place sums of the timed calls stay what they are.
   in.clear();
@@ -171,19 +186,22 @@ std::uint64_t Calls::verify(long turn, Depth depth) {
   return wrong;
 }
 
-void Calls::both_ways(const Views& views) {
-  const int me = communicator_.rank();
-  if (me > 1) return;
-  const std::array transfers = {Transfer::send(views.in, 1 - me),
-                                Transfer::recv(views.out, 1 - me)};
+TensorView Calls::part(const TensorView& whole, int which) const {
+  const std::size_t bytes = amount_.count * size_of(settings_.dtype);
+  return {static_cast<std::byte*>(whole.data) + static_cast<std::size_t>(which) * bytes,
+          amount_.count, whole.dtype};
+}
+
+void Calls::exchange(const Views& views, int with) {
+  const std::array transfers = {Transfer::send(views.in, with), Transfer::recv(views.out, with)};
   if (!settings_.started) return communicator_.batch(transfers, options_);
   if (in_.device() != nullptr) {
     // One by one on a stream, each rank would wait for the other.
     for (Work& work : communicator_.start_batch(transfers, options_)) work.wait();
     return;
   }
-  Work sent = communicator_.isend(views.in, 1 - me, options_);
-  Work received = communicator_.irecv(views.out, 1 - me, options_);
+  Work sent = communicator_.isend(views.in, with, options_);
+  Work received = communicator_.irecv(views.out, with, options_);
   end(std::move(received));
   end(std::move(sent));
 }
@@ -211,11 +229,6 @@ void Calls::window(const Views& views) {
 void Calls::halo(const Views& views) {
   const int me = communicator_.rank(), ranks = communicator_.size();
   const int left = (me + ranks - 1) % ranks, right = (me + 1) % ranks;
-  const std::size_t bytes = amount_.count * size_of(settings_.dtype);
-  const auto part = [&](const TensorView& whole, std::size_t which) {
-    return TensorView(static_cast<std::byte*>(whole.data) + which * bytes, amount_.count,
-                      whole.dtype);
-  };
   // The tag says which way it goes: two ranks are each other's neighbours on both sides.
   MessageOptions leftwards = options_, rightwards = options_;
   leftwards.tag = 1;
@@ -224,6 +237,45 @@ void Calls::halo(const Views& views) {
                                communicator_.isend(part(views.in, 0), left, leftwards),
                                communicator_.isend(part(views.in, 1), right, rightwards)};
   wait_all(works);
+}
+
+/// All others send to the root, which receives from anybody: a server, and its clients. The tag
+/// keeps a rank that is a call ahead out of this one.
+void Calls::fan_in(const Views& views, long turn) {
+  constexpr long tags = 1 << 15;
+  MessageOptions options = options_;
+  options.tag = static_cast<int>(turn % tags);
+  const int me = communicator_.rank();
+  if (me != views.root) {
+    if (!settings_.started) return communicator_.send(views.in, views.root, options);
+    return end(communicator_.isend(views.in, views.root, options));
+  }
+  const TensorView own = part(views.out, me);
+  if (own.count > 0) std::memcpy(own.data, views.in.data, own.bytes());
+  arrived_.assign(static_cast<std::size_t>(communicator_.size()), me);
+  for (int which = 0; which < communicator_.size(); ++which) {
+    if (which == me) continue;
+    int& source = arrived_[static_cast<std::size_t>(which)];
+    if (!settings_.started) {
+      source = communicator_.recv(part(views.out, which), any_source, options).source;
+      continue;
+    }
+    Work work = communicator_.irecv(part(views.out, which), any_source, options);
+    while (settings_.tested && !work.test()) continue;
+    work.wait();
+    source = work.received()->source;
+  }
+}
+
+/// Moves the parts of fan_in, which lie there as they came, to the places of their sources.
+void Calls::put_in_order(const Case& call, std::span<std::byte> parts) const {
+  if (call.rank != call.root) return;
+  const std::vector<std::byte> came(parts.begin(), parts.end());
+  const std::size_t bytes = came.size() / arrived_.size();
+  for (std::size_t which = 0; which < arrived_.size(); ++which) {
+    const auto source = static_cast<std::size_t>(arrived_[which]);
+    std::memcpy(parts.data() + source * bytes, came.data() + which * bytes, bytes);
+  }
 }
 
 }  // namespace dlaunch::bench

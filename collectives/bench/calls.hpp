@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <memory>
 #include <span>
+#include <vector>
 
 namespace dlaunch::bench {
 
@@ -73,10 +74,14 @@ class Calls {
   };
   Case case_of(long turn) const;
   Views views(long turn) const;
-  void both_ways(const Views& views);
+  /// That part of several.
+  TensorView part(const TensorView& whole, int which) const;
+  void exchange(const Views& views, int with);
   void end(Work work) const;
   void window(const Views& views);
   void halo(const Views& views);
+  void fan_in(const Views& views, long turn);
+  void put_in_order(const Case& call, std::span<std::byte> parts) const;
 
   Communicator& communicator_;
   const Settings& settings_;
@@ -88,6 +93,7 @@ class Calls {
   Options options_;
   BarrierOptions barrier_options_;
   ReduceOptions reduce_options_;
+  std::vector<int> arrived_;  ///< The sources of the last fan_in, by the part that they lie in.
 };
 
 }  // namespace dlaunch::bench

@@ -21,6 +21,8 @@ Served served(const algorithms::Table& table, const Operation& entry, std::size_
   if (entry.pair()) return {"message", "from one rank to the other"};
   if (topology.ranks == 1) return {"alone", "there is no other rank"};
   if (entry.ring()) return {"messages", "to both neighbours, and from them"};
+  if (entry.partners == Partners::random) return {"messages", "between pairs that change"};
+  if (entry.partners == Partners::root) return {"messages", "to the root, from anybody"};
   const auto choice = table.select(*entry.calls, bytes, topology);
   return {to_string(choice.algorithm), choice.why};
 }

@@ -162,7 +162,7 @@ double quantile(std::vector<double> values, double part) {
 
 std::vector<Amount> amounts_for(const Operation& entry, const Settings& settings, int ranks) {
   std::vector<Amount> amounts;
-  if (entry.pair() && ranks < 2) return amounts;
+  if (entry.needs_another() && ranks < 2) return amounts;
   for (const std::size_t size : settings.sizes) {
     const Amount amount = amount_for(entry, size, size_of(settings.dtype), ranks);
     // Sizes that round to the same are measured once; a barrier has one.

@@ -27,15 +27,43 @@ constexpr auto table = std::to_array<Operation>({
      1},
     {Op::scan, "scan", C::scan, one_part, one_part, A::none, R::up_to_own, 0, false},
     {Op::exscan, "exscan", C::exscan, one_part, one_part, A::none, R::before_own, 0, false},
-    {.op = Op::ping_pong, .name = "ping_pong", .in = one_part, .out = one_part, .messages = 2},
-    {.op = Op::bidirectional, .name = "bidirectional", .in = one_part, .out = one_part},
+    {.op = Op::ping_pong,
+     .name = "ping_pong",
+     .in = one_part,
+     .out = one_part,
+     .messages = 2,
+     .partners = Partners::first_two},
+    {.op = Op::bidirectional,
+     .name = "bidirectional",
+     .in = one_part,
+     .out = one_part,
+     .partners = Partners::first_two},
     {.op = Op::window,
      .name = "window",
      .in = one_part,
      .out = one_part,
      .on_device = false,
-     .messages = 2 * window_messages},
-    {.op = Op::halo, .name = "halo", .in = two_parts, .out = two_parts, .on_device = false},
+     .messages = 2 * window_messages,
+     .partners = Partners::first_two},
+    {.op = Op::halo,
+     .name = "halo",
+     .in = two_parts,
+     .out = two_parts,
+     .on_device = false,
+     .partners = Partners::neighbours},
+    {.op = Op::random_pairs,
+     .name = "random_pairs",
+     .in = one_part,
+     .out = one_part,
+     .on_device = false,
+     .partners = Partners::random},
+    {.op = Op::fan_in,
+     .name = "fan_in",
+     .in = one_part,
+     .out = part_for_each,
+     .alone = A::out,
+     .on_device = false,
+     .partners = Partners::root},
 });
 static_assert(
     [] {
@@ -43,7 +71,7 @@ static_assert(
       for (const Operation& row : table) {
         if (row.op != static_cast<Op>(next++)) return false;
       }
-      return table.back().op == Op::halo;
+      return table.back().op == Op::fan_in;
     }(),
     "one row for each operation, in their order");
 

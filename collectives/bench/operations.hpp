@@ -29,6 +29,8 @@ enum class Op : std::uint8_t {
   bidirectional,
   window,
   halo,
+  random_pairs,
+  fan_in,
 };
 
 /// Messages that `window` has under way at a time.
@@ -43,6 +45,14 @@ enum class Extent : std::uint8_t {
 };
 /// The buffer that a root alone uses.
 enum class Alone : std::uint8_t { none, in, out };
+/// The ranks between which messages go.
+enum class Partners : std::uint8_t {
+  none,        ///< A collective.
+  first_two,   ///< The others wait.
+  neighbours,  ///< In a ring.
+  random,      ///< Pairs that change from call to call; of an odd number one rank is left out.
+  root,        ///< All others send to it.
+};
 /// The ranks whose data a result is reduced from.
 enum class Reduced : std::uint8_t { none, all, up_to_own, before_own };
 
@@ -61,10 +71,13 @@ struct Operation {
   bool on_device = true;  ///< NCCL has it.
   /// The number of messages that a call moves one after the other; the table has the time of one.
   int messages = 1;
+  Partners partners = Partners::none;
 
   constexpr bool sized() const { return out != Extent::none; }
   constexpr bool reduces() const { return reduced != Reduced::none; }
-  constexpr bool rooted() const { return calls && transport::is_rooted(*calls); }
+  constexpr bool rooted() const {
+    return partners == Partners::root || (calls && transport::is_rooted(*calls));
+  }
   /// The number of parts, to which the size refers as a whole, as in nccl-tests.
   constexpr std::size_t parts(int ranks) const {
     if (in == Extent::two_parts) return 2;
@@ -72,9 +85,11 @@ struct Operation {
     return each ? static_cast<std::size_t>(ranks) : 1;
   }
   /// Messages between the ranks of a ring.
-  constexpr bool ring() const { return in == Extent::two_parts; }
+  constexpr bool ring() const { return partners == Partners::neighbours; }
+  /// One rank alone has nobody to send to.
+  constexpr bool needs_another() const { return partners != Partners::none && !ring(); }
   /// Between ranks 0 and 1; the others wait.
-  constexpr bool pair() const { return !calls && !ring(); }
+  constexpr bool pair() const { return partners == Partners::first_two; }
   /// Whether it works on `out` alone.
   constexpr bool one_buffer() const { return sized() && in == Extent::none; }
 };

@@ -223,12 +223,12 @@ std::optional<EarlyExit> objection(const Settings& settings, int ranks) {
     return refuse("--root " + std::to_string(*settings.root) + ": with " + std::to_string(ranks) +
                   " ranks the last one is " + std::to_string(ranks - 1));
   }
-  const bool pairs_alone = std::all_of(settings.ops.begin(), settings.ops.end(),
-                                       [](Op op) { return operation(op).pair(); });
+  const bool messages_alone = std::all_of(settings.ops.begin(), settings.ops.end(),
+                                          [](Op op) { return operation(op).needs_another(); });
   if (ranks < 2 && settings.calibrate) {
     return refuse("--calibrate: one rank has nothing to choose; --nproc-per-node 2");
   }
-  if (ranks < 2 && pairs_alone) {
+  if (ranks < 2 && messages_alone) {
     return refuse("one rank has no other to send to; --nproc-per-node 2");
   }
   return std::nullopt;

@@ -197,6 +197,8 @@ std::vector<Table> wanted(const Case& call) {
     // The left neighbour's values for its right, and the right neighbour's for its left.
     parts.push_back(given_by(call, (call.rank + call.ranks - 1) % call.ranks, 1));
     parts.push_back(given_by(call, (call.rank + 1) % call.ranks, 0));
+  } else if (entry.partners == Partners::random) {
+    parts.push_back(given_by(call, partner_of(call.rank, call.ranks, call.root).value(), part));
   } else if (entry.out == Extent::part_for_each) {
     for (int source = 0; source < call.ranks; ++source) {
       parts.push_back(given_by(call, source, part));
@@ -209,7 +211,10 @@ std::vector<Table> wanted(const Case& call) {
 
 /// Elements of a buffer; `alone` says that the root has it for itself.
 std::size_t elements(const Case& call, Extent extent, bool alone) {
-  const bool is_away = operation(call.op).pair() && call.rank >= pair_ranks;
+  const Operation& entry = operation(call.op);
+  const bool is_away =
+      (entry.pair() && call.rank >= pair_ranks) ||
+      (entry.partners == Partners::random && !partner_of(call.rank, call.ranks, call.root));
   if (is_away || (alone && call.rank != call.root)) return 0;
   switch (extent) {
     case Extent::none:
@@ -225,6 +230,26 @@ std::size_t elements(const Case& call, Extent extent, bool alone) {
 }
 
 }  // namespace
+
+int pairings(int ranks) { return std::max(1, ranks % 2 == 0 ? ranks - 1 : ranks); }
+
+std::optional<int> partner_of(int rank, int ranks, int pairing) {
+  const int round = pairings(ranks);
+  const bool is_even = ranks % 2 == 0;
+  // With an even number the last rank stands in the middle of the circle. On the circle the ranks
+  // whose sum is the pairing's number are partners, and one is its own.
+  const auto opposite = [&](int other) { return (pairing % round + round - other) % round; };
+  if (is_even && rank == ranks - 1) {
+    for (int other = 0; other < round; ++other) {
+      if (opposite(other) == other) return other;
+    }
+    return std::nullopt;
+  }
+  const int other = opposite(rank);
+  if (other != rank) return other;
+  if (is_even) return ranks - 1;
+  return std::nullopt;
+}
 
 std::size_t in_elements(const Case& call) {
   const Operation& entry = operation(call.op);

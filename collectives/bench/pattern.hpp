@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 /// Fills the ranks' buffers so that every result is known, and counts wrong elements. Pure: memory
@@ -22,11 +23,17 @@ struct Case {
   Op op = Op::all_reduce;
   int rank = 0;
   int ranks = 1;
-  int root = 0;
+  int root = 0;           ///< Of random_pairs the pairing's number.
   std::size_t count = 0;  ///< Elements of a part.
   DType dtype = DType::f32;
   ReduceOp redop = ReduceOp::sum;
 };
+
+/// How many pairings of the ranks there are in which no pair is twice.
+int pairings(int ranks);
+/// The rank with which this one exchanges in that pairing; nullopt: none is left for it. (The
+/// circle method of round-robin tournaments.)
+std::optional<int> partner_of(int rank, int ranks, int pairing);
 
 /// Elements that this rank's buffers hold; 0 where the call neither reads nor writes it.
 std::size_t in_elements(const Case& call);

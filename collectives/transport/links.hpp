@@ -247,7 +247,7 @@ class Links final : private Sources, private LookLimit {
   bool progress(Clock::time_point now);
   bool look_into_memory(Clock::time_point now);
   void wait_in_turn(Clock::time_point deadline, Clock::time_point now, bool moved, bool spins);
-  void read_losses();
+  bool read_losses();
   bool spin(Clock::time_point now, Clock::time_point until);
   bool spin_on_sockets(Clock::time_point now);
   void sleep(Clock::time_point until, bool only_look);

@@ -96,7 +96,8 @@ bool Links::look_into_memory(Clock::time_point now) {
 
 void Links::wait_in_turn(Clock::time_point deadline, Clock::time_point now, bool moved,
                          bool spins) {
-  if (membership_ && now - losses_read_ >= losses_interval) read_losses();
+  // What is awaited may come just now: then there is nothing to sleep for.
+  if (membership_ && now - losses_read_ >= losses_interval) moved = read_losses() || moved;
   if (!moved && spins &&
       (in_memory_.empty() ? spin_on_sockets(now) : spin(now, next_wake(deadline)))) {
     return;
@@ -282,13 +283,14 @@ void Links::tell_program() noexcept {
   [[maybe_unused]] const auto written = ::write(fd, &one, sizeof one);
 }
 
-void Links::read_losses() {
+/// Whether messages have moved meanwhile.
+bool Links::read_losses() {
   losses_read_ = Clock::now();
   losses_ = membership_->losses();
   if (losses_.size() != losses_heard_.size()) tell_program();
   losses_heard_.resize(losses_.size(), losses_read_);
   // By now everything that a rank wrote before its end is there.
-  look_into_memory(losses_read_);
+  return look_into_memory(losses_read_);
 }
 
 /// Polls descriptors; whether any was ready. Data comes first: a peer's data must be seen before

@@ -40,6 +40,8 @@ class FakeMembership final : public Membership {
     const std::lock_guard lock(mutex_);
     return reports_;
   }
+  /// Called each time this rank reads its losses, on its thread. To be set before there are ranks.
+  std::function<void()> at_reading;
   int drained() const {
     const std::lock_guard lock(mutex_);
     return drained_;
@@ -47,6 +49,7 @@ class FakeMembership final : public Membership {
 
   int fd() const override { return control_.get(); }
   std::vector<PeerLoss> losses() override {
+    if (at_reading) at_reading();
     const std::lock_guard lock(mutex_);
     std::uint64_t count = 0;
     [[maybe_unused]] const auto got = ::read(control_.get(), &count, sizeof count);

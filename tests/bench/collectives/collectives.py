@@ -2,7 +2,7 @@
 """The collectives, side by side: dlaunch, Open MPI, MPICH, Gloo, and floors written by hand.
 
     tests/bench/collectives/collectives.py BUILD_DIR [--quick] [--np 2,4] [--only OP] [--sizes 4,4K]
-                                           [--tcp] [--rounds R] [--json FILE]
+                                           [--agents 2 | --tcp] [--rounds R] [--json FILE]
 
 All run the same measurement (harness.hpp). Every round runs each contestant once, in turn, so that
 other load on the machine hits all alike; told is the median of the rounds' medians, in us. With as
@@ -13,6 +13,9 @@ many cores as ranks each rank has its own, else nobody is bound and peers keep t
   floor          a program written for this one case; ordinary buffers
   mapped         the same where the buffers themselves are shared
   ours in place  dlaunch, buffers from Communicator::allocate, and how many times the mapped floor
+
+--agents 2: dlaunch's ranks are those of two agents on this host, half of them each; MPI's are
+measured as ever, and over TCP.
 
 --tcp: two ranks in two network namespaces that a veth pair joins, as root, under the host's
 congestion control and under reno. Programs are built into BUILD_DIR/bench; a peer that is not
@@ -33,7 +36,7 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 OPS = ["barrier", "all_reduce", "broadcast", "all_gather", "reduce_scatter", "all_to_all", "ping_pong", "window",
-       "halo", "started", "started_test", "started_window", "started_then_blocking", "started_computing"]
+       "halo", "random_pairs", "fan_in", "started", "started_test", "started_window", "started_then_blocking", "started_computing"]
 SIZES = "4,256,4K,32K,256K,1M,8M,64M"
 QUICK_SIZES = "4,4K,256K,1M,8M"
 LIMIT_S = 300  # of one contestant in one round
@@ -52,6 +55,7 @@ def arguments():
     parser.add_argument("--np", default="2,4", help="numbers of ranks [2,4]")
     parser.add_argument("--only", default="", help="operations, by name")
     parser.add_argument("--sizes", default="", help=f"bytes [{SIZES}; {QUICK_SIZES} with --quick]")
+    parser.add_argument("--agents", type=int, choices=(1, 2), default=1, help="dlaunch's agents on this host [1]")
     parser.add_argument("--tcp", action="store_true", help="between two network namespaces")
     parser.add_argument("--rounds", type=int, default=0, help="[5; 3 with --quick]")
     parser.add_argument("--json", default="", help="write the rows to this file, too")
@@ -135,17 +139,28 @@ def contestants(chosen, ranks):
     """The contestants on one node."""
     bench, short = f"{chosen.build}/bench", ranks > os.cpu_count()
     peers = []
-    ours = [f"{chosen.build}/bin/dlaunch", "--standalone", "--nproc-per-node", str(ranks),
-            "--log-line-prefix-template", "", f"{bench}/collectives_ours"]
-    peers.append(Contestant("dlaunch", "ours", [ours], ops=["barrier_ordered"] + OPS))
+    start, program = [f"{chosen.build}/bin/dlaunch", "--log-line-prefix-template", ""], f"{bench}/collectives_ours"
+    if chosen.agents == 1:
+        ours = [[*start, "--standalone", "--nproc-per-node", str(ranks), program]]
+    else:
+        ours = [[*start, "--nnodes", str(chosen.agents), "--node-id", f"agent{agent}", "--rdzv-endpoint",
+                 "127.0.0.1:29401", "--nproc-per-node", str(ranks // chosen.agents), program]
+                for agent in range(chosen.agents)]
+    peers.append(Contestant("dlaunch", "ours", ours, ops=["barrier_ordered"] + OPS))
     peers.append(Contestant("floor", "floor", [[f"{bench}/collectives_floor_shm"]] * ranks, per_rank=True,
                             prepare=lambda folder: {"SEGMENT": f"{folder}/segment", "YIELD": str(int(short))}))
     if program := build_peer(chosen, "openmpi", "mpi.cpp", ["mpicxx.openmpi"]):
         binding = ["--oversubscribe"] if short else ["--bind-to", "core"]
         peers.append(Contestant("openmpi", "peer", [["mpirun.openmpi", *binding, "-np", str(ranks), program]]))
+        if chosen.agents > 1:
+            peers.append(Contestant("openmpi tcp", "peer", [["mpirun.openmpi", *binding, "--mca", "pml", "ob1", "--mca", "btl",
+                                                             "tcp,self", "-np", str(ranks), program]]))
     if program := build_peer(chosen, "mpich", "mpi.cpp", ["mpicxx.mpich"]):
         binding = [] if short else ["-bind-to", "core"]
         peers.append(Contestant("mpich", "peer", [["mpiexec.hydra", "-n", str(ranks), *binding, program]]))
+        if chosen.agents > 1:
+            peers.append(Contestant("mpich tcp", "peer", [["mpiexec.hydra", "-n", str(ranks), *binding, "-genv", "UCX_TLS",
+                                                           "tcp,self", program]]))
     if program := build_peer(chosen, "gloo", "gloo.cpp", ["c++", "-lgloo", "-pthread"]):
         peers.append(Contestant("gloo", "peer", [[program]] * ranks, per_rank=True,
                                 prepare=lambda folder: {"STORE": folder, "INTERFACE": "lo"}))
@@ -295,7 +310,8 @@ def main():
     else:
         for ranks in map(int, chosen.np.split(",")):
             medians = rounds(chosen, contestants(chosen, ranks), pin=ranks <= cores)
-            rows += report(f"{ranks} ranks on {cores} cores, us", medians)
+            agents = f" of {chosen.agents} agents" if chosen.agents > 1 else ""
+            rows += report(f"{ranks} ranks{agents} on {cores} cores, us", medians)
     if chosen.json:
         with open(chosen.json, "w") as out:
             json.dump(rows, out, indent=1)

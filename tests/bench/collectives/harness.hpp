@@ -142,6 +142,26 @@ inline double largest(Contestant& who, double mine) {
 /// Messages that are under way at a time; told is the time of one.
 constexpr int window = 64;
 
+/// The rank with which this one exchanges in that call of random_pairs; -1: with none. The same as
+/// `dlaunch bench` has, so that all contestants have the same pairs.
+inline int partner(int rank, int ranks, long turn) {
+  const int round = std::max(1, ranks % 2 == 0 ? ranks - 1 : ranks);
+  auto mixed = static_cast<unsigned long long>(turn) * 0x9e3779b97f4a7c15ULL;
+  mixed = (mixed ^ (mixed >> 29)) * 0xbf58476d1ce4e5b9ULL;
+  const int pairing = static_cast<int>((mixed >> 33) % static_cast<unsigned long long>(round));
+  const auto opposite = [&](int other) { return (pairing + round - other) % round; };
+  if (ranks % 2 == 0 && rank == ranks - 1) {
+    for (int other = 0; other < round; ++other) {
+      if (opposite(other) == other) return other;
+    }
+    return -1;
+  }
+  if (opposite(rank) != rank) return opposite(rank);
+  return ranks % 2 == 0 ? ranks - 1 : -1;
+}
+/// The tag of that call of fan_in, so that a rank that is a call ahead is kept out.
+inline int fan_in_tag(long turn) { return static_cast<int>(turn % 32768); }
+
 /// The value that rank r puts at place i.
 inline float value(int rank, std::size_t i) {
   return static_cast<float>((rank + 1) * 3 + static_cast<int>(i % 11));
@@ -176,12 +196,28 @@ inline bool verified(Contestant& who, const std::string& op, const Call& call, s
     if (op == "ping_pong" || op == "window") {
       right &= who.rank > 1 || buffers.out[i] == value(1 - who.rank, i);
     }
+    if (op == "random_pairs") {
+      const int with = partner(who.rank, who.size, 0);
+      right &= with < 0 || buffers.out[i] == value(with, i);
+    }
     if (op == "halo") {
       // What the left one gave to its right, and the right one to its left.
       const std::size_t half = count / 2;
       const bool from_left = i < half;
       const int giver = (who.rank + (from_left ? who.size - 1 : 1)) % who.size;
       right &= i >= 2 * half || buffers.out[i] == value(giver, from_left ? half + i : i - half);
+    }
+  }
+  if (op == "fan_in" && who.rank == 0) {
+    // Each other rank's part is there once, wherever it came.
+    std::vector<bool> seen(ranks, false);
+    for (std::size_t at = 0; at + 1 < ranks; ++at) {
+      const float* const came = buffers.out + at * part;
+      const int source = static_cast<int>(came[0]) / 3 - 1;
+      right &= source > 0 && source < who.size && !seen[static_cast<std::size_t>(source)];
+      if (!right) break;
+      seen[static_cast<std::size_t>(source)] = true;
+      for (std::size_t i = 0; i < part; ++i) right &= came[i] == value(source, i);
     }
   }
   return largest(who, right ? 0 : 1) == 0;
@@ -250,7 +286,8 @@ inline int run(Contestant& who, int argc, char** argv) {
         measure(who, arguments, op, way, 0, buffers);
         continue;
       }
-      const bool parts = op == "all_gather" || op == "reduce_scatter" || op == "all_to_all";
+      const bool parts =
+          op == "all_gather" || op == "reduce_scatter" || op == "all_to_all" || op == "fan_in";
       for (const std::size_t asked : arguments.sizes) {
         const std::size_t bytes = parts ? std::max(unit, asked / unit * unit) : asked;
         measure(who, arguments, op, way, bytes, buffers);

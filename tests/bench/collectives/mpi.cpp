@@ -124,6 +124,26 @@ class Mpi final : public contest::Contestant {
         MPI_Waitall(4, all.data(), MPI_STATUSES_IGNORE);
       };
     }
+    if (op == "random_pairs") {
+      return [=](long turn) {
+        const int with = contest::partner(me, ranks, turn);
+        if (with < 0) return;
+        MPI_Sendrecv(in, count, MPI_FLOAT, with, 0, out, count, MPI_FLOAT, with, 0, world,
+                     MPI_STATUS_IGNORE);
+      };
+    }
+    if (op == "fan_in") {
+      return [=](long turn) {
+        const int root = static_cast<int>(turn % ranks), tag = contest::fan_in_tag(turn);
+        if (me != root) {
+          MPI_Send(in, part, MPI_FLOAT, root, tag, world);
+          return;
+        }
+        for (int i = 0; i + 1 < ranks; ++i) {
+          MPI_Recv(out + i * part, part, MPI_FLOAT, MPI_ANY_SOURCE, tag, world, MPI_STATUS_IGNORE);
+        }
+      };
+    }
     return {};
   }
 

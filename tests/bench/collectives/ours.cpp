@@ -90,10 +90,30 @@ class Ours final : public contest::Contestant {
       const std::size_t half = count / 2;
       return [=, this](long) { halo(buffers, half); };
     }
+    if (op == "random_pairs") {
+      return [=, this](long turn) {
+        const int with = contest::partner(rank, size, turn);
+        if (with < 0) return;
+        comm_.batch({dlaunch::Transfer::recv(out, with), dlaunch::Transfer::send(in, with)});
+      };
+    }
+    if (op == "fan_in") {
+      return [=, this](long turn) { fan_in(in_part, buffers.out, turn); };
+    }
     return {};
   }
 
  private:
+  /// The root's are the first parts of `out`, as they come.
+  void fan_in(const TensorView& in, float* out, long turn) {
+    const int root = static_cast<int>(turn % size);
+    const dlaunch::MessageOptions options{.tag = contest::fan_in_tag(turn)};
+    if (rank != root) return comm_.send(in, root, options);
+    for (int i = 1; i < size; ++i, out += in.count) {
+      comm_.recv(floats(out, in.count), dlaunch::any_source, options);
+    }
+  }
+
   void ping_pong(const TensorView& in, const TensorView& out) {
     if (rank > 1) return;
     if (rank == 0) comm_.send(in, 1);

@@ -96,6 +96,42 @@ TEST_CASE("ranks of two nodes and one that shares nothing take from anybody") {
   }
 }
 
+TEST_CASE("a message that comes while a rank reads its losses is not slept over") {
+  const auto segment = segment_of({0, 1});
+  const auto memberships = memberships_of({segment, segment});
+  testing::Event reads, sent;
+  std::atomic<bool> waits = false, received = false;
+  memberships[0]->at_reading = [&] {
+    if (!waits.exchange(false)) return;
+    reads.set();
+    sent.wait();
+  };
+  check_all(run_ranks(
+      2,
+      [&](const World& world) {
+        Communicator comm(world);
+        comm.set_timeout(60s);
+        comm.barrier();
+        int value = 0;
+        if (comm.rank() == 0) {
+          waits = true;
+          comm.recv(value, any_source);
+          received = true;
+          return;
+        }
+        require(reads.wait(), "the losses were not read");
+        comm.send(value, 0);
+        sent.set();
+        bool slept = false;
+        while (!received) {
+          const bool is_asleep = segment->rank(0).asleep.load() != 0;
+          slept = slept || (is_asleep && !received);
+        }
+        require(!slept, "it went to sleep though its message had come");
+      },
+      memberships));
+}
+
 TEST_CASE("a rank that could not map its node's segment is reached all the same") {
   const auto segment = segment_of({0, 1, 2});
   check_all(run_ranks(

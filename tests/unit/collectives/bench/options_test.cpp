@@ -39,7 +39,7 @@ TEST_CASE(
   CHECK(parsed({}).device == Device::host);
   const Settings settings = parsed({"--device", "cuda"});
   CHECK(settings.device == Device::cuda);
-  CHECK(settings.ops.size() == operations().size() - 6);
+  CHECK(settings.ops.size() == operations().size() - 8);
   CHECK(refusal({"--device", "cuda", "--ops", "barrier"}).find("barriers move no buffers") !=
         std::string::npos);
   CHECK(refusal({"--device", "cuda", "--ops", "scan"}).find("NCCL has no scan") !=

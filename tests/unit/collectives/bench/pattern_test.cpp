@@ -6,6 +6,8 @@
 #include "tests/support/ranks.hpp"
 
 #include <cstring>
+#include <set>
+#include <utility>
 
 #include <doctest/doctest.h>
 
@@ -87,6 +89,26 @@ TEST_CASE("no rank's contribution missing, doubled or in another's place goes un
     auto shifted = reduced(call);
     std::rotate(shifted.begin(), shifted.begin() + shift, shifted.end());
     CHECK(wrong_in(call, shifted) > count / 2);
+  }
+}
+
+TEST_CASE("pairings pair every rank with every other once") {
+  for (const int ranks : {1, 2, 3, 4, 7, 8, 15}) {
+    std::set<std::pair<int, int>> pairs;
+    for (int pairing = 0; pairing < pairings(ranks); ++pairing) {
+      int alone = 0;
+      for (int rank = 0; rank < ranks; ++rank) {
+        const auto partner = partner_of(rank, ranks, pairing);
+        if (!partner) {
+          ++alone;
+          continue;
+        }
+        CHECK(partner_of(*partner, ranks, pairing) == rank);
+        pairs.insert({rank, *partner});
+      }
+      CHECK(alone == ranks % 2);
+    }
+    CHECK(pairs.size() == static_cast<std::size_t>(ranks * (ranks - 1)));
   }
 }
 
