@@ -17,6 +17,8 @@ constexpr std::size_t piece_bytes = 16u << 10;
 constexpr std::size_t freed_bytes = 32u << 10;
 /// The bytes of one ring that are read before the others get their turn.
 constexpr std::size_t turn_bytes_max = 1u << 20;
+/// From this size on two processors that copy by the ring are faster than one that borrows.
+constexpr std::size_t declined_bytes_min = 1u << 20;
 /// Looks before a receive takes the long way; fewer where ranks share processors.
 constexpr int spins_max = 512;
 constexpr int spins_max_crowded = 16;
@@ -107,6 +109,7 @@ void RingWriter::publish() noexcept {
 }
 
 bool RingWriter::write(const Header& header, BytesView payload) noexcept {
+  if (lends_ && may_be_lent(payload.size())) return false;
   const std::size_t needed = bytes_in_ring(payload.size());
   if (room() < needed) look();
   if (room() < needed) return false;
@@ -218,10 +221,19 @@ bool RingReader::take(Receive& receive) {
   const std::size_t there = available();
   if (there < ring_line_bytes) return false;
   std::memcpy(&header_, at(position_), sizeof header_);
-  if (!is_plausible(header_) || !fits(receive, header_)) return false;
-  if (bytes_in_ring(header_.bytes) > there) return false;
+  if (!is_plausible(header_) || !fits(receive, header_) || !is_whole_here(there)) return false;
   take_whole(receive);
   return true;
+}
+
+/// Whether the next message, whose header was read, lies in the ring to its end. Its length comes
+/// from outside: it is compared before anything is added to it.
+bool RingReader::is_whole_here(std::size_t there) const noexcept {
+  if (header_.bytes > Ring::capacity || bytes_in_ring(header_.bytes) > there) return false;
+  if (!may_be_lent(header_.bytes)) return true;
+  std::uint64_t lent_at = 0;
+  std::memcpy(&lent_at, at(position_) + sizeof header_, sizeof lent_at);
+  return lent_at == 0;
 }
 
 /// Whether the next message, whose header was read, is the wanted one.
@@ -255,10 +267,8 @@ bool RingReader::hand_on_whole(Inbox& inbox) {
   const std::size_t there = available();
   if (there < ring_line_bytes) return false;
   std::memcpy(&header_, at(position_), sizeof header_);
-  // The length comes from outside: compared before anything is added to it.
   const bool is_data = header_.kind == Kind::collective || header_.kind == Kind::message;
-  if (!is_plausible(header_) || !is_data || header_.bytes > Ring::capacity) return false;
-  if (bytes_in_ring(header_.bytes) > there) return false;
+  if (!is_plausible(header_) || !is_data || !is_whole_here(there)) return false;
   Receive* const receive = inbox.claim(from_rank_, header_);
   if (receive == nullptr) return false;
   take_whole(*receive);
@@ -295,15 +305,15 @@ void RingReader::settle_loan(std::uint64_t marks) {
   bell_.ring_if_asleep(from_);
 }
 
-/// Copies lent data. A rank that sends nothing itself leaves half of the work to the sender, which
-/// has a processor for it.
+/// Copies lent data. A rank that sends nothing itself leaves half of the work of a long message to
+/// the sender, which has a processor for it.
 ///
 /// A writer that takes back its loan first says that nothing follows, so data that was read before
 /// that is valid.
 std::size_t RingReader::take_lent(std::byte* to, std::size_t bytes) {
   const std::uint64_t offset = header_.bytes - left_;
   const std::size_t part = std::min({bytes, left_, turn_bytes_max});
-  if (offset == 0 && !is_sending_ && !shares_processors_) {
+  if (offset == 0 && !is_sending_ && !shares_processors_ && header_.bytes >= declined_bytes_min) {
     settle_loan(Ring::declined);
     return 0;
   }

@@ -20,8 +20,9 @@ namespace dlaunch::transport {
 constexpr std::size_t ring_line_bytes = 64;
 constexpr std::size_t inline_bytes_max = ring_line_bytes - sizeof(Header);
 static_assert(inline_bytes_max >= sizeof(std::uint64_t));
-/// As long as the ring has room for a message its writer need not wait for the reader.
-constexpr bool may_be_lent(std::uint64_t payload) { return payload > Ring::capacity; }
+/// A shorter message's writer need not wait for the reader as long as the ring has room for it, and
+/// two copies of it cost no more than a loan.
+constexpr bool may_be_lent(std::uint64_t payload) { return payload > Ring::capacity / 2; }
 
 /// The sending end of a ring. The other end is another process, so its words are checked before
 /// they are believed. Not thread-safe.
@@ -94,6 +95,7 @@ class RingReader final : public ReceivingEnd {
   }
   void copy_out(std::byte* to, std::size_t bytes) const noexcept;
   void take_whole(Receive& receive);
+  bool is_whole_here(std::size_t there) const noexcept;
   bool hand_on_whole(Inbox& inbox);
   bool begin(Inbox& inbox);
   bool move_data(Inbox& inbox);
