@@ -23,6 +23,9 @@ constexpr std::size_t declined_bytes_min = 1u << 20;
 constexpr int spins_max = 512;
 constexpr int spins_max_crowded = 16;
 
+/// What a reader says of a loan beside the number of settled ones.
+constexpr std::uint64_t loan_marks = Ring::declined | Ring::refused;
+
 constexpr std::uint64_t up_to_line(std::uint64_t bytes) {
   return (bytes + ring_line_bytes - 1) / ring_line_bytes * ring_line_bytes;
 }
@@ -61,7 +64,10 @@ RingWriter::~RingWriter() {
 
 const char* RingWriter::end() const noexcept {
   if (nonsense_) return "it read what was never written to it";
-  return reader_.ended.load() != 0 ? closed_text : nullptr;
+  if (reader_.ended.load() == 0) return nullptr;
+  // Its last word may be that it has read what was lent, which write_some() finds first.
+  const bool was_read = is_lent_ && (ring_.loans.load() & ~loan_marks) != loans_;
+  return was_read ? nullptr : closed_text;
 }
 
 void RingWriter::look() noexcept { read_ = down_to_line(ring_.read.load()); }
@@ -127,13 +133,12 @@ bool RingWriter::write(const Header& header, BytesView payload) noexcept {
 
 /// Settles the loan of the message under way; a refused one continues through the ring.
 bool RingWriter::is_lent_still(std::size_t& sent, std::size_t total) noexcept {
-  constexpr std::uint64_t marks = Ring::declined | Ring::refused;
   const std::uint64_t loans = ring_.loans.load();
-  if ((loans & ~marks) == loans_) return true;
+  if ((loans & ~loan_marks) == loans_) return true;
   is_lent_ = false;
-  nonsense_ = nonsense_ || (loans & ~marks) != ++loans_;
+  nonsense_ = nonsense_ || (loans & ~loan_marks) != ++loans_;
   lends_ = (loans & Ring::refused) == 0;
-  if ((loans & marks) == 0) sent = total;
+  if ((loans & loan_marks) == 0) sent = total;
   return nonsense_;
 }
 

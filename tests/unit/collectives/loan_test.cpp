@@ -12,7 +12,7 @@ using namespace dlaunch::transport;
 
 namespace {
 
-/// A pair whose writer lends what is longer than half of the ring.
+/// A pair whose writer lends what is longer than a quarter of the ring.
 struct LendingPair : Pair {
   LendingPair() {
     reader_sends = true;
@@ -21,11 +21,11 @@ struct LendingPair : Pair {
   }
 };
 
-constexpr std::size_t lent_bytes = Ring::capacity / 2 + 1;
+constexpr std::size_t lent_bytes = Ring::capacity / 4 + 1;
 
 }  // namespace
 
-TEST_CASE("what is longer than half a ring is lent, and copied once, among what is not") {
+TEST_CASE("what is longer than a quarter of a ring is lent, and copied once, among what is not") {
   LendingPair pair;
   std::size_t seed = 0;
   for (const std::size_t bytes :
@@ -37,12 +37,12 @@ TEST_CASE("what is longer than half a ring is lent, and copied once, among what 
     CHECK(pair.ring().loans.load() == loans + 1);
     CHECK(pair.ring().written.load() == written + ring_line_bytes);
   }
-  pair.move(Ring::capacity / 2, ++seed);
+  pair.move(Ring::capacity / 4, ++seed);
   CHECK(pair.ring().loans.load() == 4);
 }
 
 TEST_CASE("what is lent is told from what lies in the ring, also with another message behind it") {
-  const Bytes data = pattern(lent_bytes, 1), next = pattern(Ring::capacity / 2, 2);
+  const Bytes data = pattern(lent_bytes, 1), next = pattern(Ring::capacity / 4, 2);
   LendingPair pair;
   std::size_t sent = 0;
   CHECK_FALSE(pair.writer->write(header_of(lent_bytes), data));
@@ -109,6 +109,24 @@ TEST_CASE("a reader that has nothing to send, and a processor, has the writer co
   pair.reader_sends = true;
   pair.move(1u << 20, 3);
   CHECK(pair.ring().loans.load() == 3);
+}
+
+TEST_CASE("what was read before the reader ended is sent, and no more") {
+  LendingPair pair;
+  const Bytes data = pattern(lent_bytes, 1);
+  std::size_t sent = 0;
+  REQUIRE(pair.writer->write_some(header_of(lent_bytes), data, sent));
+  const auto leave = [&] { pair.segment->rank(1).readers[0].ended.store(1); };
+  SUBCASE("read") {
+    while (pair.pump()) {
+    }
+    leave();
+    CHECK(pair.writer->end() == nullptr);  // Not yet: the loan is over, and nobody has looked.
+    CHECK(pair.writer->write_some(header_of(lent_bytes), data, sent));
+    CHECK(sent == sizeof(Header) + lent_bytes);
+  }
+  SUBCASE("not read") { leave(); }
+  CHECK(pair.writer->end() != nullptr);
 }
 
 TEST_CASE("what a writer takes back while it is lent is not received") {

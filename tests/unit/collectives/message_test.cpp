@@ -86,7 +86,7 @@ TEST_CASE("what came together with a message waits for whoever asks for it, and 
     comm.barrier();
     if (comm.rank() == 0) {
       for (int i = 0; i < 5; ++i) comm.send(i, 1, {.tag = i});
-      std::vector<int> large(20'000, 5);
+      std::vector<int> large(15'000, 5);
       comm.send(large, 1, {.tag = 5});
       return sent.set();
     }
@@ -105,9 +105,9 @@ TEST_CASE("what came together with a message waits for whoever asks for it, and 
     int value = -1;
     comm.irecv(value, 0, {.tag = 4}).wait();
     require(value == 4, "the message for irecv differs");
-    std::vector<int> in(20'000);
+    std::vector<int> in(15'000);
     comm.recv(in, 0, {.tag = 5});
-    require(in == std::vector<int>(20'000, 5), "the large message differs");
+    require(in == std::vector<int>(15'000, 5), "the large message differs");
   }));
 }
 
