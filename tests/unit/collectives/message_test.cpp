@@ -278,6 +278,7 @@ TEST_CASE("a batch with a wrong message is refused before any of it has begun") 
     require(refused([&] { comm.sendrecv(out, any_source, in, other); }), "sendrecv: to");
     comm.barrier();
     require(!comm.try_probe(any_source, {.tag = any_tag}), "something was sent");
+    comm.barrier();
     comm.batch({Transfer::recv(in, other), Transfer::send(out, other)});
     require(in == other, "the batch that is right");
     std::array<int, 4> both{};
