@@ -136,7 +136,8 @@ bool Communicator::State::is_plain(const ConstTensorView& view, int peer,
   return !transport::is_armed() && !error.is_set() && !is_forked() && !aborted &&
          !mesh->control().has_failures() && peer >= 0 && peer < group.size() &&
          options.timeout >= Clock::duration::zero() && view.place.is_host() && view.stride == 1 &&
-         (view.data != nullptr || view.count == 0) && size_of(view.dtype) != 0;
+         (view.data != nullptr || view.count == 0) && size_of(view.dtype) != 0 &&
+         !is_poisoned(view);
 }
 
 bool Communicator::State::send_now(const ConstTensorView& data, int to,

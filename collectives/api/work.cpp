@@ -1,4 +1,5 @@
 #include "collectives/api/buffers.hpp"
+#include "collectives/call/checks.hpp"
 #include "collectives/communicator/collective_work.hpp"
 #include "collectives/communicator/state.hpp"
 #include "collectives/communicator/work_state.hpp"
@@ -312,12 +313,24 @@ bool MessageWork::arrives_soon() {
   return has_arrived();
 }
 
+BytesView MessageWork::borrowed() {
+  const Receive* const receive = receiving();
+  return receive != nullptr ? BytesView(receive->into) : sending()->payload;
+}
+
 void MessageWork::wait() {
-  if (owner_ != nullptr && !has_arrived() && !arrives_soon()) {
+  const bool was_freed =
+      owner_ != nullptr && !has_arrived() && is_poisoned(borrowed().data(), borrowed().size());
+  if (owner_ != nullptr && !has_arrived() && (was_freed || !arrives_soon())) {
     try {
       const Fingerprint call = fingerprint();
-      owner_->message(call, options_, peer_, Flight::Kind::wait,
-                      [&](Call& waiting) { waiting.wait(receiving(), sending()); });
+      owner_->message(call, options_, peer_, Flight::Kind::wait, [&](Call& waiting) {
+        require(waiting, !was_freed, [] {
+          return std::string(
+              "its memory was freed before it was complete: AddressSanitizer says so");
+        });
+        waiting.wait(receiving(), sending());
+      });
     } catch (...) {
       give_up(std::current_exception());
     }

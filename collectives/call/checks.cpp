@@ -87,6 +87,10 @@ void refuse_view(const Call& call, ConstTensorView view, const char* name) {
   }
   const std::string count = std::to_string(view.count) + " elements";
   if (view.data == nullptr) refuse(call, named(name) + "a null pointer was given for " + count);
+  if (is_poisoned(view)) {
+    refuse(call, named(name) + "the memory of these " + count +
+                     " was freed, or ends earlier: AddressSanitizer says so");
+  }
   refuse(call, named(name) + count + " are more than memory may hold");
 }
 
