@@ -152,6 +152,11 @@ void MessageWork::give_up(std::exception_ptr why) noexcept {
   leave();
 }
 
+void MessageWork::end(std::exception_ptr why) noexcept {
+  if (has_arrived()) return settle();
+  give_up(std::move(why));
+}
+
 bool MessageWork::cancel() {
   Receive* const receive = receiving();
   if (receive == nullptr) throw_no_receive();

@@ -4,6 +4,8 @@
 #include "collectives/communicator/collective_work.hpp"
 #include "collectives/communicator/work_state.hpp"
 
+#include <chrono>
+#include <exception>
 #include <system_error>
 #include <utility>
 
@@ -168,7 +170,24 @@ bool Communicator::State::watch(const std::function<bool()>& holds, Clock::time_
   return true;
 }
 
+/// A message of which a part has left leaves as a whole: nothing else could follow on its way,
+/// which is that of other communicators, too. A receiver that does not come for it breaks that way.
+void Communicator::State::finish_begun_messages() {
+  constexpr auto limit = std::chrono::seconds(5), look_interval = std::chrono::milliseconds(50);
+  const auto begun = [](const MessageWork* work) { return work->has_begun_to_leave(); };
+  watch(
+      [&] {
+        if (error.is_set() || aborted) return true;
+        const MessageWork* each = messages.first();
+        while (each != nullptr && !begun(each)) each = decltype(messages)::after(*each);
+        return each == nullptr;
+      },
+      Clock::now() + limit, look_interval);
+}
+
 void Communicator::State::end() {
+  const bool others_go_on = mesh.use_count() > 1 && std::uncaught_exceptions() == 0;
+  if (others_go_on && !messages.empty()) finish_begun_messages();
   // No call of this rank has told the others.
   if (aborted && !error.is_set()) {
     break_between_calls(
@@ -182,7 +201,7 @@ void Communicator::State::end() {
     aborted.set(CallSite{"", 0, ""});
     mesh->wake();
   });
-  while (!messages.empty()) messages.last()->give_up(std::make_exception_ptr(why));
+  while (!messages.empty()) messages.last()->end(std::make_exception_ptr(why));
   {
     const auto lock = mesh->lock();
     mesh->control().forget(group.id);

@@ -245,6 +245,7 @@ struct __attribute__((visibility("hidden"))) Communicator::State
   /// nothing can be moved any more. Moves messages meanwhile, and fails no call.
   bool watch(const std::function<bool()>& holds, Clock::time_point until,
              Clock::duration look_interval);
+  void finish_begun_messages();
   /// The communicator is destroyed: calls under way end with Errc::aborted, and the thread ends.
   void end();
   /// Breaks the communicator between two calls: the other ranks are told why, and wait no longer.

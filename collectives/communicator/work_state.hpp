@@ -80,6 +80,8 @@ class MessageWork final : public WorkState {
   void begin(Communicator::State& owner);
   /// Takes it back where it is not complete: wait() throws this from then on.
   void give_up(std::exception_ptr why) noexcept;
+  /// The communicator ends: the same, unless the message has arrived.
+  void end(std::exception_ptr why) noexcept;
 
   void wait() override;
   bool wait_until(Clock::time_point until) override;
@@ -95,6 +97,13 @@ class MessageWork final : public WorkState {
   /// Waits until one of this mesh's messages among `works` has ended, or until then; moves once at
   /// least. It may return earlier. This one has not ended.
   void wait_beside(std::span<Work* const> works, Clock::time_point until);
+
+  /// A part of a message to send has left, and not all of it. Under the mesh's lock.
+  bool has_begun_to_leave() const {
+    const auto* outgoing = std::get_if<transport::Outgoing>(&message_);
+    return outgoing != nullptr && outgoing->sent > 0 &&
+           outgoing->state == transport::Outgoing::State::waiting;
+  }
 
   ListPlace<MessageWork> place;  ///< Among its communicator's.
 

@@ -191,3 +191,29 @@ TEST_CASE("a started collective is passed by a message that was sent after it") 
     comm.barrier();
   }));
 }
+
+TEST_CASE("a communicator that ends amid a message leaves its parent's way whole") {
+  check_all(run_ranks(2, [](const World& world) {
+    Communicator comm(world);
+    comm.set_timeout(60s);
+    auto large = filled(large_count, comm.rank() == 0 ? 7 : 0);
+    int small = comm.rank() == 0 ? 5 : 0;
+    Work sending;
+    {
+      Communicator child = comm.duplicate();
+      if (comm.rank() == 0) {
+        sending = child.isend(large, 1);
+      } else {
+        child.recv(large, 0);
+      }
+    }
+    if (comm.rank() == 0) {
+      sending.wait();
+      comm.send(small, 1);
+    } else {
+      comm.recv(small, 0);
+      require(small == 5 && is_filled(large, 7), "what was sent");
+    }
+    comm.barrier();
+  }));
+}
