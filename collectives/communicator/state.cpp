@@ -173,7 +173,8 @@ bool Communicator::State::watch(const std::function<bool()>& holds, Clock::time_
 /// A message of which a part has left leaves as a whole: nothing else could follow on its way,
 /// which is that of other communicators, too. A receiver that does not come for it breaks that way.
 void Communicator::State::finish_begun_messages() {
-  constexpr auto limit = std::chrono::seconds(5), look_interval = std::chrono::milliseconds(50);
+  constexpr auto limit = std::chrono::seconds(5);
+  constexpr auto look_interval = std::chrono::milliseconds(50);
   const auto begun = [](const MessageWork* work) { return work->has_begun_to_leave(); };
   watch(
       [&] {

@@ -66,7 +66,7 @@ TEST_CASE("bench: one table, each operation and size once, nothing wrong") {
   CHECK(head[0].find(": 2 ranks on 1 node, ") != std::string::npos);
   CHECK(columns_of(head[3]) == Words{"#", "size", "count", "type", "redop", "root", "time", "algbw",
                                      "busbw", "#wrong", "p50", "p99", "max"});
-  CHECK(seen.size() == 16);
+  CHECK(seen.size() == 18);
   for (const auto& entry : seen) {
     CHECK_MESSAGE(entry.second == (entry.first.starts_with("barrier") ? 1 : 2), entry.first);
   }
@@ -131,7 +131,7 @@ TEST_CASE("bench: registered buffers, in which calls work in place") {
   const auto all = nlohmann::json::parse(job.out());
   CHECK(all["buffers"] == "registered");
   CHECK(all["buffers_shared"] == true);
-  CHECK(all["rows"].size() == 44);
+  CHECK(all["rows"].size() == 50);
 }
 
 TEST_CASE("bench over two nodes of one host: they share memory, or do not") {

@@ -1,5 +1,5 @@
-// The daemon as a program: what it prints, serves, heeds and exits with. Longer than a sitting, since
-// all cases start it in the same way.
+// The daemon as a program: what it prints, serves, heeds and exits with. Longer than a sitting,
+// since all cases start it in the same way.
 #include "runtime/base/exit_code.hpp"
 #include "tests/process/by_hand/by_hand_process.hpp"
 #include "tests/support/agent_peer.hpp"
