@@ -354,6 +354,23 @@ std::optional<Received> Communicator::try_probe(int from, const MessageOptions& 
   return state_->find_message(from, options, false);
 }
 
+Work Communicator::start_probe(int from, const MessageOptions& options) {
+  return state_->start_probe(from, options);
+}
+
+Work Communicator::State::start_probe(int from, const MessageOptions& options) {
+  auto work = new_work(options, from);
+  Fingerprint print;
+  print.op = Op::probe;
+  message(print, options, from, Flight::Kind::start, [&](Call& call) {
+    check_peer(call, from, options.tag, true);
+    Receive& probe = work->receive() = call.make_message_receive(from, options.tag, {});
+    probe.is_probe = true;
+    work->begin(*this);
+  });
+  return Work(std::move(work));
+}
+
 Message Communicator::State::match_message(int from, const MessageOptions& options, bool waits) {
   std::shared_ptr<MatchedMessage> matched;
   const auto finds = [&](int source) {

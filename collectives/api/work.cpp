@@ -34,8 +34,8 @@ constexpr auto failure_interval = std::chrono::milliseconds(50);
 
 [[noreturn]] void throw_no_receive() {
   throw Error(Errc::unsupported,
-              "cancel is for started receives, and this is none: a send or a collective ends when "
-              "its other ranks come, or by abort()");
+              "cancel is for started receives and probes, and this is neither: a send or a "
+              "collective ends when its other ranks come, or by abort()");
 }
 
 [[noreturn]] void throw_message() {

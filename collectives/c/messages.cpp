@@ -124,6 +124,10 @@ dl_status dl_try_probe(dl_comm* comm, int from, int* found, dl_received* receive
   });
 }
 
+dl_status dl_start_probe(dl_comm* comm, int from, dl_work** work, const dl_options* options) {
+  return start(comm, work, &Communicator::start_probe, from, options);
+}
+
 dl_status dl_match(dl_comm* comm, int from, dl_message** message, const dl_options* options) {
   return guarded_on(comm, [&] {
     auto& matched = place(message, "message");

@@ -289,6 +289,7 @@ struct __attribute__((visibility("hidden"))) Communicator::State
   /// Looks for a message until one is found, or once; `finds` is asked under the mesh's lock.
   void find(int from, const MessageOptions& options, const std::function<bool(int source)>& finds,
             bool waits);
+  Work start_probe(int from, const MessageOptions& options);
   std::optional<Received> find_message(int from, const MessageOptions& options, bool waits);
   Message match_message(int from, const MessageOptions& options, bool waits);
   std::shared_ptr<State> child(Group child_group,

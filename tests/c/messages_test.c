@@ -58,6 +58,28 @@ static void probes(void) {
   EXPECT_OK(dl_recv(comm, DL_VIEW(in, 5), before, NULL, &DL_OPTIONS(.tag = 9)));
 }
 
+static void starts_probes(void) {
+  float out[5] = {0}, in[5];
+  int cancelled = 0, found = -1;
+  size_t index = 9;
+  dl_received what = {0};
+  dl_work* works[2] = {NULL, NULL};
+  EXPECT_OK(dl_start_probe(comm, before, &works[0], &DL_OPTIONS(.tag = 8)));
+  EXPECT_OK(dl_start_probe(comm, DL_ANY_SOURCE, &works[1], &DL_OPTIONS(.tag = 9)));
+  EXPECT_OK(dl_send(comm, DL_CONST_VIEW(out, 5), next, &DL_OPTIONS(.tag = 9)));
+  EXPECT_OK(dl_work_wait_any(works, 2, 60000, &index));
+  EXPECT(index == 1);
+  EXPECT_OK(dl_work_received(works[1], &found, &what));
+  EXPECT(found == 1 && what.source == before && what.count == 5 && what.tag == 9);
+  EXPECT_OK(dl_work_received(works[0], &found, &what));
+  EXPECT(found == 0);
+  EXPECT_OK(dl_work_cancel(works[0], &cancelled));
+  EXPECT(cancelled == 1);
+  for (int i = 0; i < 2; ++i) dl_work_free(works[i]);
+  EXPECT_OK(dl_recv(comm, DL_VIEW(in, 5), before, NULL, &DL_OPTIONS(.tag = 9)));
+  EXPECT_FAILS(DL_MISUSE, "'work' is a null pointer", dl_start_probe(comm, before, NULL, DL_HERE));
+}
+
 static void starts(void) {
   enum { LARGE = 1 << 17 };
   int64_t *out = calloc(LARGE, sizeof *out), *in = calloc(LARGE, sizeof *in);
@@ -286,6 +308,7 @@ int main(void) {
   exchanges();
   tells_tags_apart();
   probes();
+  starts_probes();
   starts();
   receives_what_is_shorter();
   waits_for_some();

@@ -340,6 +340,10 @@ class DLAUNCH_API Communicator {
   [[nodiscard]] Received probe(int from, const MessageOptions& options = {});
   /// The same without waiting.
   [[nodiscard]] std::optional<Received> try_probe(int from, const MessageOptions& options = {});
+  /// The same as a call that goes on beside others, for wait_any over probes and receives. Its
+  /// received() is what was found; what a receive takes that was posted before the message came is
+  /// not. It takes nothing, and cancel() ends it.
+  Work start_probe(int from, const MessageOptions& options = {});
   /// As probe, and sets the message apart for recv_matched: what was probed may be another
   /// receive's by the time of a recv, where several are under way.
   [[nodiscard]] Message match(int from, const MessageOptions& options = {});

@@ -72,12 +72,13 @@ class [[nodiscard, gnu::visibility("default")]] Work {
   /// What wait() would throw: null while it goes on (test() is false), and when it succeeded.
   [[nodiscard]] std::exception_ptr error();
 
-  /// What the message was that an irecv has received, or would not take because it is too long.
-  /// nullopt: it goes on, has failed otherwise, or is no receive.
+  /// What the message was that an irecv has received, or would not take because it is too long, or
+  /// that a start_probe has found. nullopt: it goes on, has failed otherwise, or is neither.
   [[nodiscard]] std::optional<Received> received() const;
-  /// Takes back a receive that no message has come for: true, and wait() throws Error{aborted}
-  /// from then on, which does not stick. False: it is complete, or a message is on its way into its
-  /// buffer. Messages find the next receive. Error{unsupported} for sends and collectives.
+  /// Takes back a receive or a probe that no message has come for: true, and wait() throws
+  /// Error{aborted} from then on, which does not stick. False: it is complete, or a message is on
+  /// its way into its buffer. Messages find the next receive. Error{unsupported} for sends and
+  /// collectives.
   bool cancel();
 
   /// What on_complete calls; `error` is null if the call succeeded, else what wait() throws.

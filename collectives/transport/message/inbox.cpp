@@ -43,14 +43,35 @@ Inbox::~Inbox() {
 void Inbox::post(Receive& receive) {
   receive.state = Receive::State::waiting;
   receive.posted_at = ++posts_;
-  if (const auto arrival = first_arrival(receive)) {
-    take(receive, *arrival);
+  const auto arrival = first_arrival(receive);
+  if (!arrival) return list(receive);
+  if (receive.is_probe) {
+    find(receive, *arrival);
   } else {
-    list(receive);
+    take(receive, *arrival);
   }
 }
 
+/// Completes the probes that look for this message, which no receive has taken.
+void Inbox::answer_probes(const Arrival& arrival) {
+  for (Receive* probe = probes_.first(); probe != nullptr;) {
+    Receive& each = *std::exchange(probe, decltype(probes_)::after(*probe));
+    const bool finds = is_meant_for(header_of(arrival), each.kind, each.communicator, each.tag) &&
+                       listens_to(each, arrival.from);
+    if (!finds) continue;
+    probes_.remove(each);
+    find(each, arrival);
+  }
+}
+
+void Inbox::find(Receive& probe, const Arrival& arrival) {
+  probe.header = header_of(arrival);
+  probe.source = arrival.from;
+  probe.state = Receive::State::done;
+}
+
 void Inbox::list(Receive& receive) {
+  if (receive.is_probe) return probes_.push_back(receive);
   if (!receive.is_exact()) return posted_for_any_.push_back(receive);
   posted_.add(receive);
   Source& s = source(receive.from);
@@ -59,6 +80,7 @@ void Inbox::list(Receive& receive) {
 }
 
 void Inbox::unlist(Receive& receive) noexcept {
+  if (receive.is_probe) return probes_.remove(receive);
   if (!receive.is_exact()) return posted_for_any_.remove(receive);
   posted_.remove(receive);
   Source& s = *sources_.find(receive.from);
@@ -131,7 +153,7 @@ std::optional<Inbox::Arrival> Inbox::first_arrival(const Receive& receive) const
 bool Inbox::take(Receive& receive, const Arrival& arrival) {
   Source& s = source(arrival.from);
   Parked* const parked = arrival.parked;
-  receive.header = parked != nullptr ? parked->header : s.header;
+  receive.header = header_of(arrival);
   receive.source = arrival.from;
   if (!agrees(receive, receive.header)) {
     const auto refused = refusal(receive, receive.header);
@@ -193,7 +215,7 @@ void Inbox::unpark(Source& s, Parked& parked) noexcept {
 }
 
 bool Inbox::is_awaited() const {
-  return !posted_.empty() || !posted_for_any_.empty() ||
+  return !posted_.empty() || !posted_for_any_.empty() || !probes_.empty() ||
          std::any_of(sources_.begin(), sources_.end(),
                      [](const auto& each) { return each.kept->target != nullptr; });
 }
@@ -234,6 +256,7 @@ void Inbox::begin(int from, const Header& header) {
   }
   if (s.target == nullptr && !forgotten_.empty())
     s.dropping = forgotten_.contains(header.communicator);
+  if (!probes_.empty() && is_stalled(s)) answer_probes({from, s.arrival, nullptr});
   is_held(from);
   if (s.header.bytes == 0) finish(s);
 }
@@ -330,8 +353,7 @@ std::optional<std::pair<int, Header>> Inbox::peek(std::uint64_t communicator, in
                                                   std::span<const int> sources) const {
   const auto found = first_arrival(probe_for(communicator, from, tag, sources));
   if (!found) return std::nullopt;
-  return std::pair{found->from,
-                   found->parked != nullptr ? found->parked->header : source(found->from).header};
+  return std::pair{found->from, header_of(*found)};
 }
 
 // ---- Messages that are set apart. They stay where they are, with a mark. ----
@@ -342,8 +364,7 @@ std::optional<Inbox::Apart> Inbox::set_apart(std::uint64_t communicator, int fro
   if (!found) return std::nullopt;
   Source& s = source(found->from);
   (found->parked != nullptr ? found->parked->is_apart : s.is_apart) = true;
-  return Apart{found->from, found->number,
-               found->parked != nullptr ? found->parked->header : s.header};
+  return Apart{found->from, found->number, header_of(*found)};
 }
 
 /// The message is one of the others again. If it was held it may have been parked since.
@@ -369,6 +390,7 @@ void Inbox::put_back(const Apart& message) {
     unlist(*wanting);
     if (take(*wanting, arrival)) return;
   }
+  answer_probes(arrival);
 }
 
 // ---- Communicators that have ended. ----

@@ -33,7 +33,7 @@ class Inbox {
   Inbox& operator=(const Inbox&) = delete;
   ~Inbox();
 
-  /// Takes a parked message at once if one fits.
+  /// Takes a parked message at once if one fits; a probe finds it.
   void post(Receive& receive);
   /// A receive that has a message whose sender waits for the receiver, one at a time; null when
   /// there are no more. The caller tells the sender, then completes the receive.
@@ -164,6 +164,11 @@ class Inbox {
   static bool is_stalled(const Source& s) {
     return s.active && s.target == nullptr && !s.parking && !s.dropping;
   }
+  const Header& header_of(const Arrival& arrival) const {
+    return arrival.parked != nullptr ? arrival.parked->header : source(arrival.from).header;
+  }
+  void answer_probes(const Arrival& arrival);
+  void find(Receive& probe, const Arrival& arrival);
   void list(Receive& receive);
   void unlist(Receive& receive) noexcept;
   Receive* first_wanting(int from, const Header& header) const;
@@ -184,6 +189,7 @@ class Inbox {
   MatchTable<Parked, &Parked::by_key> parked_;
   MatchTable<Receive, &Receive::place> posted_;
   IntrusiveList<Receive, &Receive::place> posted_for_any_;  ///< Those that are not exact.
+  IntrusiveList<Receive, &Receive::place> probes_;          ///< Those that take nothing.
   std::vector<Receive*> answering_;                         ///< In the order of their completion.
   ParkedList spare_;  ///< Spare entries, so that parking allocates nothing.
   std::size_t spares_ = 0;

@@ -42,6 +42,8 @@ struct Receive {
   int tag = any_tag;      ///< Messages only.
   Fingerprint expected;   ///< Collectives: all of it; messages: dtype and count.
   bool up_to = false;     ///< Messages only: one of fewer elements is taken, too.
+  /// Messages only: it takes none, and is done once one is there that no other receive has taken.
+  bool is_probe = false;
   std::span<std::byte> into;
   /// The ranks any_source stands for, as world ranks.
   std::span<const int> sources;

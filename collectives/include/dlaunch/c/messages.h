@@ -44,9 +44,10 @@ DL_API dl_status dl_irecv(dl_comm* comm, dl_view data, int from, dl_work** work,
                           const dl_options* options);
 DL_API dl_status dl_irecv_up_to(dl_comm* comm, dl_view data, int from, dl_work** work,
                                 const dl_options* options);
-/* What the message was that a dl_irecv has received, or would not take because it is too long:
- * *found becomes 1. It becomes 0 where the work goes on, has failed otherwise, or is no receive.
- * `received`, which may be null, is written if *found becomes 1. */
+/* What the message was that a dl_irecv has received, or would not take because it is too long, or
+ * that a dl_start_probe has found: *found becomes 1. It becomes 0 where the work goes on, has
+ * failed otherwise, or is neither. `received`, which may be null, is written if *found becomes 1.
+ */
 DL_API dl_status dl_work_received(const dl_work* work, int* found, dl_received* received);
 
 /* One message of a batch. */
@@ -82,6 +83,11 @@ DL_API dl_status dl_probe(dl_comm* comm, int from, dl_received* received,
 /* The same without waiting; `received`, which may be null, is written if *found becomes 1. */
 DL_API dl_status dl_try_probe(dl_comm* comm, int from, int* found, dl_received* received,
                               const dl_options* options);
+
+/* The same as a call that goes on beside others, for dl_wait_any over probes and receives:
+ * dl_work_received says what was found. It takes nothing, and dl_work_cancel ends it. What a
+ * receive takes that was posted before the message came is not found. */
+DL_API dl_status dl_start_probe(dl_comm* comm, int from, dl_work** work, const dl_options* options);
 
 /* A message that dl_match has found and dl_recv_matched receives: no other receive takes it, and no
  * probe finds it. For the thread that uses its communicator, which it may outlive. */
