@@ -208,24 +208,28 @@ void Flight::limit_waits(const Place& place, std::chrono::milliseconds stuck_aft
   }
 }
 
+/// The number of a site's text, which is added where it is new.
+std::uint16_t Flight::add_site(std::string_view text) noexcept {
+  const Adding adding(*ring_);
+  const std::uint32_t used = ring_->sites_used.load(relaxed);
+  std::uint32_t place = 0;
+  while (place < used && !has_text(ring_->sites[place], text)) ++place;
+  if (place == FlightRing::sites_max) return FlightRing::none;
+  if (place == used) {
+    store_text(ring_->sites[place], text);
+    ring_->sites_used.store(used + 1, std::memory_order_release);
+  }
+  return static_cast<std::uint16_t>(place);
+}
+
 std::uint64_t Flight::new_site(std::uint64_t key, const char* file, int line) noexcept {
   constexpr std::uint64_t others = ~std::uint64_t{0xffff};
   try {
     const std::string text = site_text(file == nullptr ? "" : file, line);
-    if (text.empty()) return others | FlightRing::none;
-    const Adding adding(*ring_);
-    const std::uint32_t used = ring_->sites_used.load(relaxed);
-    std::uint32_t place = 0;
-    while (place < used && !has_text(ring_->sites[place], text)) ++place;
-    std::uint64_t number = FlightRing::none;
-    if (place < FlightRing::sites_max) {
-      number = place;
-      if (place == used) {
-        store_text(ring_->sites[place], text);
-        ring_->sites_used.store(used + 1, std::memory_order_release);
-      }
-    }
-    known_sites_[key >> (64 - sites_bits)].store((key & others) | number, relaxed);
+    const std::uint64_t number = text.empty() ? FlightRing::none : add_site(text);
+    const std::size_t first = key >> (64 - sites_bits);
+    const bool is_free = known_sites_[first].load(relaxed) == 0;
+    known_sites_[is_free ? first : first ^ 1].store((key & others) | number, relaxed);
     return others | number;
   } catch (const std::bad_alloc&) {
     return others | FlightRing::none;

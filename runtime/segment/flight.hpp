@@ -275,17 +275,21 @@ class Flight {
   static constexpr int sites_bits = 7;
 
   /// A site's number in the lowest bits, all other bits set. It is looked up by the text's address,
-  /// so the text itself is read only once.
+  /// so the text itself is read only once. A site has two places, so that it seldom takes another's
+  /// again and again. No site's key is 0, which is what an empty place has.
   std::uint64_t site(const char* file, int line) noexcept {
-    const std::uint64_t key =
-        (reinterpret_cast<std::uintptr_t>(file) + static_cast<std::uint64_t>(line) * 0x9e3779b9U) *
-        0x9e3779b97f4a7c15U;
-    const std::uint64_t known =
-        known_sites_[key >> (64 - sites_bits)].load(std::memory_order_relaxed);
-    if ((known ^ key) >> 16 != 0) [[unlikely]]
-      return new_site(key, file, line);
+    const std::uint64_t key = (reinterpret_cast<std::uintptr_t>(file) +
+                               static_cast<std::uint64_t>(line) * 0x9e3779b9U + 1) *
+                              0x9e3779b97f4a7c15U;
+    const std::size_t first = key >> (64 - sites_bits);
+    std::uint64_t known = known_sites_[first].load(std::memory_order_relaxed);
+    if ((known ^ key) >> 16 != 0) [[unlikely]] {
+      known = known_sites_[first ^ 1].load(std::memory_order_relaxed);
+      if ((known ^ key) >> 16 != 0) return new_site(key, file, line);
+    }
     return known | ~std::uint64_t{0xffff};
   }
+  std::uint16_t add_site(std::string_view text) noexcept;
   std::uint64_t new_site(std::uint64_t key, const char* file, int line) noexcept;
   Place join_others(std::uint64_t communicator, int size) noexcept;
 

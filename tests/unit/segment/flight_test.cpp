@@ -156,6 +156,30 @@ TEST_CASE("a call that waits is seen when its record has been overwritten") {
   CHECK(read_flight(flight.ring()).waits.empty());
 }
 
+TEST_CASE(
+    "each call has its own site, however they follow each other, and none where there is none") {
+  Flight flight(nullptr, -1, words);
+  const auto world = flight.join(77, "world", 1, 4);
+  const std::string file = "a.cpp";
+  const auto record = [&](const char* at, int line) {
+    Flight::Entry(flight, world, all_reduce(1), at, line).done();
+  };
+  constexpr int lines = 40;
+  for (int round = 0; round < 2; ++round) {
+    for (int line = 1; line <= lines; ++line) record(file.c_str(), line);
+    record(nullptr, 0);
+    record("", 0);
+    record("", 3);
+  }
+  const auto log = read_flight(flight.ring());
+  const FlightNames names{flight.ring()};
+  REQUIRE(log.calls.size() == 2 * (lines + 3));
+  for (std::size_t i = 0; i < log.calls.size(); ++i) {
+    const std::size_t line = i % (lines + 3) + 1;
+    CHECK(names.site(log.calls[i]) == (line > lines ? "" : "a.cpp:" + std::to_string(line)));
+  }
+}
+
 TEST_CASE("more groups, sites and waits than there is room for are left out, and nothing breaks") {
   Flight flight(nullptr, -1, words);
   std::vector<Flight::Place> places;
