@@ -132,9 +132,9 @@ void Communicator::State::wait_to_send(const ConstTensorView& data, int to,
 /// Whether a message is valid and needs only to be moved. If so it takes the short way; otherwise
 /// the long way finds what is wrong.
 bool Communicator::State::is_plain(const ConstTensorView& view, int peer,
-                                   const MessageOptions& options) const {
+                                   const MessageOptions& options, int least_peer) const {
   return !transport::is_armed() && !error.is_set() && !is_forked() && !aborted &&
-         !mesh->control().has_failures() && peer >= 0 && peer < group.size() &&
+         !mesh->control().has_failures() && peer >= least_peer && peer < group.size() &&
          options.timeout >= Clock::duration::zero() && view.place.is_host() && view.stride == 1 &&
          (view.data != nullptr || view.count == 0) && size_of(view.dtype) != 0 &&
          !is_poisoned(view);
@@ -159,7 +159,8 @@ void Communicator::State::describe(Receive& receive, const TensorView& data, int
                                    const MessageOptions& options, bool up_to) const {
   receive.kind = Kind::message;
   receive.communicator = group.id;
-  receive.from = group.world_rank(from);
+  receive.from = from == any_source ? any_source : group.world_rank(from);
+  receive.sources = group.world_ranks;
   receive.tag = options.tag;
   receive.expected.op = Op::recv;
   receive.expected.dtype = data.dtype;
@@ -186,7 +187,7 @@ Work Communicator::State::start_receive(const TensorView& data, int from,
                                         const MessageOptions& options, bool up_to) {
   const auto print = fingerprint(Op::recv, data);
   auto work = new_work(options, from);
-  if (options.tag >= any_tag && is_plain(data, from, options)) {
+  if (options.tag >= any_tag && is_plain(data, from, options, any_source)) {
     describe(work->receive(), data, from, options, up_to);
     const auto lock = mesh->lock();
     if (work->begin_plainly(*this)) {
@@ -221,13 +222,14 @@ Received Communicator::recv_up_to(TensorView data, int from, const MessageOption
 Received Communicator::State::receive(const TensorView& data, int from,
                                       const MessageOptions& options, bool up_to) {
   const auto print = fingerprint(Op::recv, data);
-  if (options.tag >= any_tag && is_plain(data, from, options)) {
+  if (options.tag >= any_tag && is_plain(data, from, options, any_source)) {
     Receive plain;
     describe(plain, data, from, options, up_to);
     const auto lock = mesh->lock();
     if (mesh->receive_now(plain)) {
       note_message(print, options, from, Flight::Kind::call);
-      return {from, plain.header.tag, plain.header.dtype, plain.header.count};
+      const int source = from == any_source ? group.rank_of(plain.source) : from;
+      return {source, plain.header.tag, plain.header.dtype, plain.header.count};
     }
   }
   Received what;

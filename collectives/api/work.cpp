@@ -116,6 +116,7 @@ bool MessageWork::begin_plainly(Communicator::State& owner) {
     owner.progress_thread->attend();
   }
   if (receive.state == Receive::State::done) {
+    if (peer_ == any_source) peer_ = owner.group.rank_of(receive.source);
     note_settled();
   } else {
     owner_ = &owner;

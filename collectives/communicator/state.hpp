@@ -269,7 +269,9 @@ struct __attribute__((visibility("hidden"))) Communicator::State
     if (options.timeout > Clock::duration::zero()) return options.timeout;
     return timeout.load(std::memory_order_relaxed);
   }
-  bool is_plain(const ConstTensorView& view, int peer, const MessageOptions& options) const;
+  /// `least_peer`: any_source where that is a peer, too.
+  bool is_plain(const ConstTensorView& view, int peer, const MessageOptions& options,
+                int least_peer = 0) const;
   /// A plain message that leaves at once, whole, and is recorded as made so.
   bool send_now(const ConstTensorView& data, int to, const MessageOptions& options,
                 Flight::Kind kind);

@@ -108,7 +108,8 @@ class Links final : private Sources, private LookLimit {
   bool send_now(const Outgoing& message) {
     return out(message.to).send_now(message.header, message.payload);
   }
-  /// For a message that is not long. Waits for a moment only.
+  /// For a message that is not long, from whichever rank if that is asked for and all are in
+  /// memory. Waits for a moment only.
   bool receive_now(Receive& receive);
   /// The same for a message that is there already; makes no system call.
   bool receive_at_once(Receive& receive);
@@ -241,6 +242,7 @@ class Links final : private Sources, private LookLimit {
   bool allows_system_calls() const override;
   static constexpr int looks_max = 512, looks_max_crowded = 3, yields_max = 32;
   bool is_near(int rank) const;
+  bool take_from_any(Receive& receive);
   void take_over() noexcept;
   void wait_aside(Clock::time_point now, bool moved);
   bool has_connections() const { return poller_.size() > watched_at_rest_; }
@@ -284,6 +286,7 @@ class Links final : private Sources, private LookLimit {
   TcpTransport* tcp_ = nullptr;        ///< The last one; null in a world of one.
   std::size_t watched_at_rest_ = 0;    ///< Descriptors without any connection.
   ByRank<ReceivingEnd*> ins_;          ///< Receiving ends of ranks that have sent something.
+  std::size_t next_in_ = 0;            ///< The first to look at for a message from any.
   ByRank<SendQueue> outs_;             ///< Queues to ranks to which something was posted.
   std::vector<SendQueue*> busy_;       ///< Those with something to send, and some that had.
   std::uint64_t tickets_ = 0;          ///< Synchronous messages so far.

@@ -234,6 +234,7 @@ void Inbox::begin(int from, const Header& header) {
   Source& s = source(from);
   assert(!s.active);
   s.active = true;
+  ++under_way_;
   s.header = header;
   s.arrival = ++arrivals_;
   s.got = 0;
@@ -313,6 +314,7 @@ void Inbox::finish(Source& s) {
   if (s.target == nullptr && !s.parking && !s.dropping) return;
   Receive* const target = std::exchange(s.target, nullptr);
   s.active = false;
+  --under_way_;
   s.parking = s.dropping = s.is_apart = false;
   if (target != nullptr) complete(*target);
 }

@@ -50,6 +50,10 @@ class Inbox {
     const Source& s = source(from);
     return !s.active && s.awaited == 0 && s.parked.empty();
   }
+  /// The same of all ranks.
+  bool is_clear() const {
+    return posted_for_any_.empty() && posted_.empty() && parked_.empty() && under_way_ == 0;
+  }
   /// Whether there are posted receives.
   bool is_awaited() const;
   /// The receive that takes this message of `from`, which is there as a whole, and is posted no
@@ -196,6 +200,7 @@ class Inbox {
   std::uint64_t posts_ = 0;
   std::vector<std::byte> drain_;
   std::uint64_t arrivals_ = 0;
+  std::size_t under_way_ = 0;  ///< Sources with a message that has begun and is not complete.
   // Communicators that have ended.
   std::unordered_set<std::uint64_t> forgotten_;
   std::deque<std::uint64_t> forgotten_in_order_;

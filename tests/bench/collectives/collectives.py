@@ -296,6 +296,7 @@ def report(title, medians):
 
 def main():
     chosen = arguments()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # The contestants end with it.
     for program in ("bin/dlaunch", "bench/collectives_ours", "bench/collectives_floor_shm"):
         if not os.path.exists(f"{chosen.build}/{program}"):
             sys.exit(f"there is no {chosen.build}/{program}: build dlaunch with its tests first")

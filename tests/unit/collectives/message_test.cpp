@@ -158,6 +158,47 @@ TEST_CASE("from anybody, with any tag, after a probe") {
   }));
 }
 
+TEST_CASE(
+    "a server receives from anybody in a group with numbers of its own, each client's in order") {
+  check_all(run_ranks(4, [](const World& world) {
+    Communicator all(world);
+    all.set_timeout(60s);
+    Communicator comm = *all.group({3, 1, 0, 2});
+    comm.set_timeout(60s);
+    constexpr int turns = 300;
+    if (comm.rank() != 0) {
+      for (int turn = 0; turn < turns; ++turn) {
+        const std::array mine{comm.rank(), turn};
+        if (turn % 50 == 49) {
+          comm.ssend(mine, 0, {.tag = comm.rank()});
+        } else {
+          comm.send(mine, 0, {.tag = comm.rank()});
+        }
+      }
+      return comm.barrier();
+    }
+    std::array<int, 4> heard{};
+    const auto hear = [&](const Received& what, const std::array<int, 2>& got) {
+      require(what.source == got[0] && what.tag == got[0], "another source or tag");
+      require(got[1] == heard[static_cast<std::size_t>(got[0])]++, "out of order");
+    };
+    for (int i = 0; i < 3 * turns / 5; ++i) {
+      // A receive that was posted first has the first message of those that fit both.
+      std::array<std::array<int, 2>, 5> got{};
+      Work first = comm.irecv(got[0], any_source, {.tag = any_tag});
+      const Received second = comm.recv(got[1], any_source, {.tag = any_tag});
+      first.wait();
+      hear(*first.received(), got[0]);
+      hear(second, got[1]);
+      for (std::size_t k = 2; k < got.size(); ++k) {
+        hear(comm.recv(got[k], any_source, {.tag = any_tag}), got[k]);
+      }
+    }
+    require(heard == std::array{0, turns, turns, turns}, "somebody was not heard");
+    comm.barrier();
+  }));
+}
+
 TEST_CASE("to oneself, also in a world of one, and empty messages") {
   for (const int size : {1, 2}) {
     check_all(run_ranks(size, [](const World& world) {
