@@ -24,7 +24,12 @@ inline bool is_poisoned(const ConstTensorView& view) noexcept {
     return false;
   if (view.count == 0 || !view.place.is_host()) return false;
   const auto width = static_cast<std::ptrdiff_t>(size_of(view.dtype));
-  const std::ptrdiff_t last = static_cast<std::ptrdiff_t>(view.count - 1) * view.stride * width;
+  std::ptrdiff_t last = 0;
+  // No program has memory beyond the end of addresses.
+  if (__builtin_mul_overflow(view.count - 1, view.stride, &last) ||
+      __builtin_mul_overflow(last, width, &last)) {
+    return true;
+  }
   return is_poisoned(static_cast<const std::byte*>(view.data) + std::min<std::ptrdiff_t>(last, 0),
                      static_cast<std::size_t>(std::max(last, -last) + width));
 }

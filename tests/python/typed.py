@@ -10,6 +10,12 @@ def total(comm: dlaunch.Communicator, values: bytearray) -> int:
     work.wait()
     received: Optional[dlaunch.Received] = work.received
     index: Optional[int] = dlaunch.wait_any([work, None])
+    message: Optional[dlaunch.Message] = comm.try_match()
+    if message is not None:
+        comm.recv_matched(message, values)
+    works: List[dlaunch.Work] = comm.start_batch([dlaunch.Transfer.send(values, 0), dlaunch.Transfer.recv(values, 0)])
+    complete: List[int] = dlaunch.wait_some(works + [comm.start_probe()], 1)
+    del complete[:]
     return sum(values) + (received.elements if received else 0) + (index or 0)
 
 

@@ -11,16 +11,17 @@ from .errors import (AbortedError, Error, InternalError, MismatchError, MisuseEr
                      RevokedError, TimeoutError, UnauthenticatedError, UnreachableError, UnsupportedError,
                      VersionError)
 from .jobs.run import RunError, run
+from .message import Message, Transfer
 from .reduction import ReduceOp
 from .store import Store
-from .work import Received, Work, test_all, wait_all, wait_any
+from .work import Received, Work, test_all, test_any, wait_all, wait_any, wait_some
 from .world import World, init
 
 __version__: str = _version().decode()
 
 __all__ = [
-    "ANY_SOURCE", "ANY_TAG", "AbortedError", "Communicator", "DType", "Error", "InternalError", "MismatchError",
-    "MisuseError", "PREFIX", "PeerLostError", "Received", "ReduceOp", "RefusedError", "RevokedError", "RunError",
-    "Store", "TimeoutError", "UnauthenticatedError", "UnreachableError", "UnsupportedError", "VersionError", "Work",
-    "World", "init", "run", "test_all", "wait_all", "wait_any",
+    "ANY_SOURCE", "ANY_TAG", "AbortedError", "Communicator", "DType", "Error", "InternalError", "Message",
+    "MismatchError", "MisuseError", "PREFIX", "PeerLostError", "Received", "ReduceOp", "RefusedError", "RevokedError",
+    "RunError", "Store", "TimeoutError", "Transfer", "UnauthenticatedError", "UnreachableError", "UnsupportedError",
+    "VersionError", "Work", "World", "init", "run", "test_all", "test_any", "wait_all", "wait_any", "wait_some",
 ]

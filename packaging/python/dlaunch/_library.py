@@ -49,6 +49,11 @@ class Received(ctypes.Structure):
     _fields_ = [("source", c_int32), ("tag", c_int32), ("dtype", c_int32), ("reserved", c_int32), ("count", c_size_t)]
 
 
+class Transfer(ctypes.Structure):
+    _fields_ = [("out", View), ("in", View), ("peer", c_int32), ("tag", c_int32), ("is_send", c_int32),
+                ("reserved", c_int32)]
+
+
 class Bytes(ctypes.Structure):
     _fields_ = [("data", c_void_p), ("size", c_size_t)]
 
@@ -111,6 +116,7 @@ comm_agree = _function("dl_comm_agree", _handle, c_uint32, _out, _options)
 comm_shrink = _function("dl_comm_shrink", _handle, _out, _options)
 comm_abort = _function("dl_comm_abort", _handle)
 comm_revoke = _function("dl_comm_revoke", _handle)
+comm_descriptor = _function("dl_comm_descriptor", _handle, _out)
 
 
 class Call:
@@ -161,7 +167,11 @@ irecv = _function("dl_irecv", _handle, View, c_int, _out, _options)
 irecv_up_to = _function("dl_irecv_up_to", _handle, View, c_int, _out, _options)
 probe = _function("dl_probe", _handle, c_int, _out, _options)
 try_probe = _function("dl_try_probe", _handle, c_int, _out, _out, _options)
+start_probe = _function("dl_start_probe", _handle, c_int, _out, _options)
+batch = _function("dl_batch", _handle, c_void_p, c_size_t, _options)
+start_batch = _function("dl_start_batch", _handle, c_void_p, c_size_t, _out, _options)
 match = _function("dl_match", _handle, c_int, _out, _options)
+try_match = _function("dl_try_match", _handle, c_int, _out, _out, _options)
 message_what = _function("dl_message_what", _handle, _out)
 recv_matched = _function("dl_recv_matched", _handle, _handle, View, _out, _options)
 message_free = _function("dl_message_free", _handle, result=None)
@@ -171,6 +181,8 @@ work_wait_for = _function("dl_work_wait_for", _handle, c_int64, _out)
 work_test = _function("dl_work_test", _handle, _out)
 work_done = _function("dl_work_done", _handle)
 work_wait_any = _function("dl_work_wait_any", c_void_p, c_size_t, c_int64, _out)
+work_wait_some = _function("dl_work_wait_some", c_void_p, c_size_t, c_int64, _out, _out)
+work_test_any = _function("dl_work_test_any", c_void_p, c_size_t, _out)
 work_cancel = _function("dl_work_cancel", _handle, _out)
 work_order_before = _function("dl_work_order_before", _handle, c_void_p)
 work_received = _function("dl_work_received", _handle, _out, _out)

@@ -4,16 +4,19 @@ from __future__ import annotations
 import ctypes
 import sys
 from types import FrameType
-from typing import Any, Optional, Tuple
+from typing import Any, List, Optional, Sequence, Tuple
 
 from . import _library as c
-from ._buffers import release
+from ._buffers import DType, Held, release
 from ._calls import Calls
 from ._places import options_with
+from .errors import MisuseError
+from .message import Message, Transfer
 from .work import Received, Work, received_from
 
 _frame = sys._getframe
 _addressof = ctypes.addressof
+_EMPTY = c.View(stride=1, dtype=DType.U8)  # A transfer's other side.
 
 #: recv, irecv, probe: from whichever rank comes first, and whatever the tag.
 ANY_SOURCE = -1
@@ -109,6 +112,87 @@ class Messages(Calls):
         if status:
             raise self._failed(status, "try_probe", frame)
         return received_from(struct) if found.value else None
+
+    def start_probe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, *, timeout: Optional[float] = None) -> Work:
+        """The same as a call that goes on beside others, for wait_any() over probes and receives. Its `received` is
+        what was found; it takes nothing, and cancel() ends it."""
+        frame = _frame(1)
+        options = options_with(frame, "start_probe", timeout, tag)
+        handle = ctypes.c_void_p()
+        status = c.start_probe(self._handle, source, _addressof(handle), _addressof(options))
+        return self._work(status, "start_probe", handle, (), frame)
+
+    def match(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, *, timeout: Optional[float] = None) -> Message:
+        """As probe(), and sets the message apart for recv_matched(): what was probed may be another receive's by the
+        time of a recv(), where several are under way."""
+        frame = _frame(1)
+        options = options_with(frame, "match", timeout, tag)
+        handle = ctypes.c_void_p()
+        status = c.match(self._handle, source, _addressof(handle), _addressof(options))
+        if status or handle.value is None:
+            raise self._failed(status, "match", frame)
+        return Message(handle.value)
+
+    def try_match(self, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Optional[Message]:
+        """The same without waiting."""
+        frame = _frame(1)
+        options = options_with(frame, "try_match", None, tag)
+        handle, found = ctypes.c_void_p(), ctypes.c_int()
+        status = c.try_match(self._handle, source, _addressof(found), _addressof(handle), _addressof(options))
+        if status:
+            raise self._failed(status, "try_match", frame)
+        return Message(handle.value) if found.value and handle.value is not None else None
+
+    def recv_matched(self, message: Message, buffer: Any, *, timeout: Optional[float] = None) -> Received:
+        """Receives it into the first elements of `buffer`. Where the buffer is too short or of another type, `message`
+        stays as it was."""
+        frame = _frame(1)
+        if message._handle is None:
+            raise self._here(MisuseError("recv_matched: this message was received already", call="recv_matched"), frame)
+        held, (view,) = self._show("recv_matched", ((buffer, True),), frame)
+        try:
+            options = self._options((view,), "recv_matched", timeout, frame)
+            status = c.recv_matched(self._handle, message._handle, view, None, _addressof(options))
+        finally:
+            release(held)
+        if status:
+            raise self._failed(status, "recv_matched", frame)
+        message._free()
+        return message.what
+
+    def batch(self, transfers: Sequence[Transfer], *, timeout: Optional[float] = None) -> None:
+        """Starts all before it waits for any, so that exchanges cannot block each other. Misuse of any is found before
+        the first has begun."""
+        frame = _frame(1)
+        held, views, structs = self._transfers("batch", transfers, frame)
+        try:
+            options = self._options(views, "batch", timeout, frame)
+            status = c.batch(self._handle, _addressof(structs), len(structs), _addressof(options))
+        finally:
+            release(held)
+        if status:
+            raise self._failed(status, "batch", frame)
+
+    def start_batch(self, transfers: Sequence[Transfer], *, timeout: Optional[float] = None) -> List[Work]:
+        """The same without waiting: a Work for each."""
+        frame = _frame(1)
+        held, views, structs = self._transfers("start_batch", transfers, frame)
+        options = self._options_of(held, views, "start_batch", timeout, frame)
+        handles = (ctypes.c_void_p * len(structs))()
+        status = c.start_batch(self._handle, _addressof(structs), len(structs), _addressof(handles),
+                               _addressof(options))
+        if status:
+            release(held)
+            raise self._failed(status, "start_batch", frame)
+        return [self._work(status, "start_batch", ctypes.c_void_p(handle), (one,), frame)
+                for handle, one in zip(handles, held)]
+
+    def _transfers(self, call: str, transfers: Sequence[Transfer],
+                   frame: FrameType) -> Tuple[Tuple[Held, ...], List[c.View], Any]:
+        held, views = self._show(call, [(each.buffer, not each.is_send) for each in transfers], frame)
+        structs = [c.Transfer(*((view, _EMPTY) if each.is_send else (_EMPTY, view)), each.peer, each.tag, each.is_send)
+                   for each, view in zip(transfers, views)]
+        return held, views, (c.Transfer * len(structs))(*structs)
 
     def _recv_bytes(self, source: int, tag: int, call: str, timeout: Optional[float], frame: FrameType) -> bytearray:
         """A message of bytes, whatever its length. No other receive can take it once it is found."""

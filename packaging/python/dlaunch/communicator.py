@@ -110,6 +110,16 @@ class Communicator(ObjectCalls):
         assert made is not None
         return made
 
+    def descriptor(self) -> int:
+        """For a loop of the program's own, as of selectors or asyncio: readable when something that was started may be
+        complete; at first, too. Read it empty, os.read(fd, 8) until BlockingIOError, then test() what was started.
+        Always the same one; valid as long as this communicator; not to be closed."""
+        found = ctypes.c_int()
+        status = c.comm_descriptor(self._handle, _addressof(found))
+        if status:
+            raise self._failed(status, "descriptor", _frame(1))
+        return found.value
+
     def abort(self) -> None:
         """Here every pending and later call raises AbortedError; the others get AbortedError or PeerLostError."""
         c.comm_abort(self._handle)

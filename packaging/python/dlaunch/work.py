@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, List, NamedTuple, Optional, Sequence, Tuple
 
 from . import _library as c
 from ._buffers import DType, Held
@@ -78,7 +78,7 @@ class Work:
         return self._handle is None or c.work_done(self._handle) != 0
 
     def cancel(self) -> bool:
-        """Takes back a receive that no message has come for: wait() raises AbortedError then."""
+        """Takes back a receive or a probe that no message has come for: wait() raises AbortedError then."""
         if self._handle is None:
             return False
         cancelled = ctypes.c_int()
@@ -101,7 +101,8 @@ class Work:
 
     @property
     def received(self) -> Optional[Received]:
-        """What the message of a complete receive was; None for others, and before."""
+        """What the message of a complete receive was, or what a complete probe has found; None for others, and
+        before."""
         self.test()
         return self._received
 
@@ -142,16 +143,54 @@ class Work:
 def wait_any(works: Sequence[Optional[Work]], timeout: Optional[float] = None) -> Optional[int]:
     """Waits until one of the works is complete, also when it failed, and gives its index, the lowest such. None among
     them are passed over; None where none is left, or when `timeout` seconds have passed."""
-    for index, work in enumerate(works):
-        if work is not None and work._handle is None:
-            return index
-    handles = (ctypes.c_void_p * len(works))(*(work._handle if work is not None else None for work in works))
-    index_found = ctypes.c_size_t()
-    limit = _INT64_MAX if timeout is None else max(0, round(timeout * 1000))
-    status = c.work_wait_any(ctypes.addressof(handles), len(works), limit, ctypes.addressof(index_found))
+    complete = _complete(works)
+    if complete:
+        return complete[0]
+    handles, index = _handles(works), ctypes.c_size_t()
+    status = c.work_wait_any(ctypes.addressof(handles), len(works), _limit(timeout), ctypes.addressof(index))
     if status != _OK:
         raise failed(status, None, "wait_any")
-    return index_found.value if index_found.value < len(works) else None
+    return index.value if index.value < len(works) else None
+
+
+def wait_some(works: Sequence[Optional[Work]], timeout: Optional[float] = None) -> List[int]:
+    """The same, and gives the indices of all that are complete by then. Put None in the places of those that were dealt
+    with, or they come again."""
+    complete = _complete(works)
+    handles, count = _handles(works), ctypes.c_size_t()
+    indices = (ctypes.c_size_t * len(works))()
+    # Where some are complete already the others are looked at.
+    limit = 0 if complete else _limit(timeout)
+    status = c.work_wait_some(ctypes.addressof(handles), len(works), limit, ctypes.addressof(indices),
+                              ctypes.addressof(count))
+    if status != _OK:
+        raise failed(status, None, "wait_some")
+    return sorted(complete + indices[:count.value])
+
+
+def test_any(works: Sequence[Optional[Work]]) -> Optional[int]:
+    """wait_any() that waits for nothing, as Work.test()."""
+    complete = _complete(works)
+    if complete:
+        return complete[0]
+    handles, index = _handles(works), ctypes.c_size_t()
+    status = c.work_test_any(ctypes.addressof(handles), len(works), ctypes.addressof(index))
+    if status != _OK:
+        raise failed(status, None, "test_any")
+    return index.value if index.value < len(works) else None
+
+
+def _complete(works: Sequence[Optional[Work]]) -> List[int]:
+    """Those of which the library knows no more."""
+    return [index for index, work in enumerate(works) if work is not None and work._handle is None]
+
+
+def _handles(works: Sequence[Optional[Work]]) -> Any:
+    return (ctypes.c_void_p * len(works))(*(work._handle if work is not None else None for work in works))
+
+
+def _limit(timeout: Optional[float]) -> int:
+    return _INT64_MAX if timeout is None else max(0, round(timeout * 1000))
 
 
 def wait_all(works: Sequence[Optional[Work]]) -> None:

@@ -7,7 +7,7 @@ import dlaunch
 from dlaunch import _library, errors
 
 STRUCTS = {"View": "dl_view", "Options": "dl_options", "Reduction": "dl_reduction", "InitOptions": "dl_init_options",
-           "WorldInfo": "dl_world_info", "Received": "dl_received", "Bytes": "dl_bytes"}
+           "WorldInfo": "dl_world_info", "Received": "dl_received", "Transfer": "dl_transfer", "Bytes": "dl_bytes"}
 
 
 def declared(function):
