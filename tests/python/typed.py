@@ -19,6 +19,14 @@ def total(comm: dlaunch.Communicator, values: bytearray) -> int:
     return sum(values) + (received.elements if received else 0) + (index or 0)
 
 
+def uneven(comm: dlaunch.Communicator, inputs: List[bytearray]) -> Optional[int]:
+    with dlaunch.Join(comm, lambda: comm.barrier(), early_termination=True) as join:
+        for _ in inputs:
+            join.announce()
+            comm.barrier()
+    return join.last
+
+
 def rank() -> int:
     with dlaunch.init(timeout=10) as world:
         found: Optional[bytes] = world.store.get("key")

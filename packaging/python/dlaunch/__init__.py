@@ -11,6 +11,7 @@ from .errors import (AbortedError, Error, InternalError, MismatchError, MisuseEr
                      RevokedError, TimeoutError, UnauthenticatedError, UnreachableError, UnsupportedError,
                      VersionError)
 from .jobs.run import RunError, run
+from .join import EarlyTermination, Join
 from .message import Message, Transfer
 from .reduction import ReduceOp
 from .store import Store
@@ -20,8 +21,9 @@ from .world import World, init
 __version__: str = _version().decode()
 
 __all__ = [
-    "ANY_SOURCE", "ANY_TAG", "AbortedError", "Communicator", "DType", "Error", "InternalError", "Message",
-    "MismatchError", "MisuseError", "PREFIX", "PeerLostError", "Received", "ReduceOp", "RefusedError", "RevokedError",
-    "RunError", "Store", "TimeoutError", "Transfer", "UnauthenticatedError", "UnreachableError", "UnsupportedError",
-    "VersionError", "Work", "World", "init", "run", "test_all", "test_any", "wait_all", "wait_any", "wait_some",
+    "ANY_SOURCE", "ANY_TAG", "AbortedError", "Communicator", "DType", "EarlyTermination", "Error", "InternalError",
+    "Join", "Message", "MismatchError", "MisuseError", "PREFIX", "PeerLostError", "Received", "ReduceOp",
+    "RefusedError", "RevokedError", "RunError", "Store", "TimeoutError", "Transfer", "UnauthenticatedError",
+    "UnreachableError", "UnsupportedError", "VersionError", "Work", "World", "init", "run", "test_all", "test_any",
+    "wait_all", "wait_any", "wait_some",
 ]
