@@ -49,8 +49,8 @@ constexpr std::size_t followers_max = 16;
 /// word.
 constexpr auto silence_max = 15s;
 constexpr std::string_view silence = ":\n\n";  // A comment, as an event stream has it.
-/// When all are taken and another comes, the connection that has been silent for longest goes, if
-/// that is this long.
+/// When all are taken and another comes, or no descriptor is left for it, the connection that has
+/// been silent for longest goes, if that is this long.
 constexpr auto idle_time_min = 250ms;
 /// How long, and how much, a refused client may go on sending before its connection is closed: a
 /// close with unread bytes would take our answer away from it.
@@ -128,6 +128,9 @@ struct HttpServer::State : std::enable_shared_from_this<State> {
   static asio::awaitable<void> linger(beast::tcp_stream& stream);
   Page page_for(const Request& request, const std::string& peer) const;
 
+  /// Ends the connection that has waited for a request for longest, if that is long enough:
+  /// nullopt. Else: when it is worth another try.
+  std::optional<Clock::time_point> end_idlest();
   /// Begins to accept, unless a coroutine does so already.
   void go_on_accepting();
   /// Logging may fail, too.
@@ -192,22 +195,24 @@ asio::awaitable<void> HttpServer::State::make_room(std::shared_ptr<State> self) 
     co_await self->acceptor.async_wait(tcp::acceptor::wait_read,
                                        asio::redirect_error(asio::use_awaitable, error));
     if (self->stopped || self->connections.size() < connections_max) co_return;
-    Connection* idlest = nullptr;
-    for (Connection* one : self->connections) {
-      if (!one->idle_since) continue;
-      if (idlest == nullptr || *one->idle_since < *idlest->idle_since) idlest = one;
-    }
-    const auto due =
-        idlest == nullptr ? Clock::now() + request_time_max : *idlest->idle_since + idle_time_min;
-    if (idlest != nullptr && due <= Clock::now()) {
-      idlest->idle_since.reset();
-      idlest->stream.cancel();
-      self->pause.expires_at(Clock::time_point::max());  // Until it is gone.
-    } else {
-      self->pause.expires_at(due);
-    }
+    // Until it is gone, if one goes.
+    self->pause.expires_at(self->end_idlest().value_or(Clock::time_point::max()));
     co_await self->pause.async_wait(asio::redirect_error(asio::use_awaitable, error));
   }
+}
+
+std::optional<Clock::time_point> HttpServer::State::end_idlest() {
+  Connection* idlest = nullptr;
+  for (Connection* one : connections) {
+    if (!one->idle_since) continue;
+    if (idlest == nullptr || *one->idle_since < *idlest->idle_since) idlest = one;
+  }
+  if (idlest == nullptr) return Clock::now() + request_time_max;
+  const auto due = *idlest->idle_since + idle_time_min;
+  if (due > Clock::now()) return due;
+  idlest->idle_since.reset();
+  idlest->stream.cancel();
+  return std::nullopt;
 }
 
 void HttpServer::State::tell(const char* what, const std::exception& error) const noexcept {
@@ -238,6 +243,7 @@ asio::awaitable<void> HttpServer::State::accept(std::shared_ptr<State> self) {
       auto connection = std::make_shared<Connection>(self, std::move(socket));
       asio::co_spawn(self->io, serve(std::move(connection)), self->ended("a status connection"));
     } else if (error != asio::error::connection_aborted) {
+      self->end_idlest();
       self->pause.expires_after(accept_pause);
       co_await self->pause.async_wait(asio::redirect_error(asio::use_awaitable, error));
     }

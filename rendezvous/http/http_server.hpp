@@ -14,9 +14,9 @@ namespace dlaunch::rendezvous {
 
 /// Serves pages over HTTP/1.1: GET, HEAD, POST and DELETE, no request bodies. One thread: that of
 /// `io`. A request has 8 KiB and 5 s, its answer included. 64 connections are served at once; the
-/// next takes the place of the one that is idle for longest. 16 of them may follow a feed, and each
-/// piece of it has 5 s to be taken. A client that exceeds a limit is cut off, and nobody else
-/// suffers.
+/// next takes the place of the one that is idle for longest, as it does where no descriptor is
+/// left. 16 of them may follow a feed, and each piece of it has 5 s to be taken. A client that
+/// exceeds a limit is cut off, and nobody else suffers.
 class HttpServer {
  public:
   /// Gives the page that a request asks for.

@@ -181,6 +181,7 @@ void Server::State::settle(Clock::time_point now) {
       const ConnectionId id = ended.back();
       ended.pop_back();
       destroy(id);
+      out_of_descriptors = false;
     }
   } while (!dirty.empty());
   if (!paused.empty() && !out_of_descriptors && pending_count < pending_max) resume_accepting();

@@ -226,7 +226,7 @@ TEST_CASE("without a descriptor for another one the status is served, and the lo
   std::vector<unique_fd> crowd;
   for (int i = 0; i < 100; ++i) crowd.push_back(connect_tcp(daemon.rendezvous, soon()));
   CHECK(daemon.page("/metrics").find("dlaunch_connections 32\n") != std::string::npos);
-  // Readers that ask nothing take what is left; the next one is answered when they have to go.
+  // Readers that ask nothing take what is left; they have to go for the next one.
   for (int i = 0; i < 30; ++i) crowd.push_back(connect_tcp(daemon.http, soon()));
   CHECK(daemon.page("/api/v1/drain", "-X POST").ends_with("401"));
   daemon.process.read_until("action denied: POST /api/v1/drain (from 127.0.0.1:");
