@@ -68,7 +68,9 @@ inline std::shared_ptr<const Bytes> counted(std::shared_ptr<const Bytes> block,
     MemoryCharge charge;
   };
   const Bytes& bytes = *block;
-  const auto both = std::make_shared<Counted>(std::move(block), MemoryCharge(std::move(budget)));
+  // With braces, for Clang 14 and 15, to which parentheses make no aggregate.
+  const auto both =
+      std::make_shared<Counted>(Counted{std::move(block), MemoryCharge(std::move(budget))});
   both->charge.set(bytes.size());
   return {both, &bytes};
 }
