@@ -39,6 +39,11 @@ def load() -> Any:
     if not _prepared:
         module.skip_code_in(str(pathlib.Path(torch.__file__).parent) + "/")
         module.skip_code_in(str(HERE) + "/")
+        # Decorators of torch's functions, whose frames lie between those and the program's.
+        for decorating in ("contextlib", "typing_extensions"):
+            file = getattr(sys.modules.get(decorating), "__file__", None)
+            if file is not None:
+                module.skip_code_in(file)
         _prepared.append(True)
     return module
 

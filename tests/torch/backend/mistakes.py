@@ -44,6 +44,9 @@ def main():
             [9] + [0] * (size - 1), [1] * size)
     refused(ValueError, r"mean of i64 elements.*mistakes.py:", dist.all_reduce, torch.ones(2, dtype=torch.int64),
             dist.ReduceOp.AVG)
+    if size == 1:  # A deprecated function, whose decorator has a frame of its own.
+        refused((ValueError, dist.DistBackendError), r"'out\[0\]'.*\[mistakes.py:", dist.all_gather_coalesced,
+                [[torch.zeros(2)]], [torch.zeros(1)])
     # torch itself keeps tensors of other devices away from a backend for the host.
     backend = dist.distributed_c10d._get_default_group()._get_backend(torch.device("cpu"))
     refused(ValueError, r"this tensor is on meta.*cpu:dlaunch,cuda:nccl", backend.allreduce,
