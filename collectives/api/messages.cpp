@@ -75,7 +75,10 @@ Received received(const Group& group, int source, const transport::Header& heade
 // ---- Sending. ----
 
 Work Communicator::isend(ConstTensorView data, int to, const MessageOptions& options) {
-  if (state_->send_now(data, to, options, Flight::Kind::start)) return complete_message();
+  if (state_->send_now(data, to, options, Flight::Kind::start)) {
+    state_->mesh->tell_program();
+    return complete_message();
+  }
   if (!data.place.is_host()) {
     const std::array one{Transfer::send(data, to, options.tag)};
     return state_->start_on_device(device::messages(one), options);

@@ -118,6 +118,7 @@ bool MessageWork::begin_plainly(Communicator::State& owner) {
   if (receive.state == Receive::State::done) {
     if (peer_ == any_source) peer_ = owner.group.rank_of(receive.source);
     note_settled();
+    owner.mesh->tell_program();
   } else {
     owner_ = &owner;
     owner.messages.push_back(*this);
@@ -137,7 +138,9 @@ void MessageWork::begin(Communicator::State& owner) {
     }
     if (is_pending()) owner.progress_thread->attend();
   }
-  if (has_arrived()) settle();
+  if (!has_arrived()) return;
+  owner.mesh->tell_program();
+  settle();
 }
 
 void MessageWork::give_up(std::exception_ptr why) noexcept {

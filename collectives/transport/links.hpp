@@ -157,7 +157,8 @@ class Links final : private Sources, private LookLimit {
   /// An eventfd for the program, which reads it: written whenever something has moved, and
   /// when it is made. Always the same one. Throws Error{internal}.
   int descriptor();
-  /// Writes it, if there is one. Needs no lock, like wake.
+  /// Writes it, if there is one: also for a message that is complete when it is started, which
+  /// nothing moves later. Needs no lock, like wake.
   void tell_program() noexcept;
   /// Whether ranks share processors, so that a rank that looks again and again has to yield.
   bool is_crowded() const { return crowded_; }

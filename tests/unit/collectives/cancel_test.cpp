@@ -16,22 +16,9 @@
 using namespace dlaunch;
 using namespace std::chrono_literals;
 using testing::check_all;
+using testing::error_of;
 using testing::Event;
 using testing::run_ranks;
-
-namespace {
-
-template <class Call>
-std::optional<Error> error_of(const Call& call) {
-  try {
-    call();
-    return std::nullopt;
-  } catch (const Error& error) {
-    return error;
-  }
-}
-
-}  // namespace
 
 TEST_CASE("a receive that was taken back gets nothing, and breaks nothing") {
   for (const int size : {1, 2, 3}) {

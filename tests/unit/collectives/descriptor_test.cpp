@@ -73,6 +73,35 @@ TEST_CASE("a program that sleeps in poll hears of messages") {
   }
 }
 
+TEST_CASE("a program hears of messages that are complete when they are started") {
+  Event sent;
+  check_all(run_ranks(2, [&](const World& world) {
+    Communicator comm(world);
+    comm.set_timeout(60s);
+    const int descriptor = comm.descriptor(), number = comm.rank();
+    int in = -1;
+    comm.barrier();
+    if (comm.rank() == 1) {
+      comm.send(number, 0);
+      sent.set();
+      Work looks = comm.irecv(in, 0);
+      poll_until(descriptor, [&] { return looks.test(); });
+      CHECK(in == 0);
+      return;
+    }
+    sent.wait();
+    // Nothing tells of what was before.
+    std::uint64_t count = 0;
+    while (::read(descriptor, &count, sizeof count) == sizeof count) continue;
+    Work receiving = comm.irecv(in, any_source);
+    poll_until(descriptor, [&] { return receiving.test(); });
+    CHECK(in == 1);
+    while (::read(descriptor, &count, sizeof count) == sizeof count) continue;
+    Work sending = comm.isend(number, 1);
+    poll_until(descriptor, [&] { return sending.test(); });
+  }));
+}
+
 TEST_CASE("a program that sleeps in poll hears of collectives, of all communicators") {
   for (const int size : {1, 2, 3, 4}) {
     check_all(run_ranks(size, [](const World& world) {

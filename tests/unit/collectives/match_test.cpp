@@ -16,19 +16,10 @@
 using namespace dlaunch;
 using namespace std::chrono_literals;
 using testing::check_all;
+using testing::error_of;
 using testing::run_ranks;
 
 namespace {
-
-template <class Call>
-std::optional<Error> error_of(const Call& call) {
-  try {
-    call();
-    return std::nullopt;
-  } catch (const Error& error) {
-    return error;
-  }
-}
 
 /// The last one is not parked, but held.
 constexpr std::array<std::size_t, 5> counts{0, 1, 1000, 300000, 5000000};

@@ -17,6 +17,7 @@
 using namespace dlaunch;
 using namespace std::chrono_literals;
 using testing::check_all;
+using testing::error_of;
 using testing::run_ranks;
 
 namespace {
@@ -34,16 +35,6 @@ std::vector<T> content(std::size_t count, int seed) {
 }
 
 /// The error of a call that fails; none where it does not.
-template <class Call>
-std::optional<Error> error_of(const Call& call) {
-  try {
-    call();
-    return std::nullopt;
-  } catch (const Error& error) {
-    return error;
-  }
-}
-
 bool mentions(const std::optional<Error>& error, const std::string& part) {
   return error && std::string(error->what()).find(part) != std::string::npos;
 }

@@ -18,20 +18,11 @@
 using namespace dlaunch;
 using namespace std::chrono_literals;
 using testing::check_all;
+using testing::error_of;
 using testing::Event;
 using testing::run_ranks;
 
 namespace {
-
-template <class Call>
-std::optional<Error> error_of(const Call& call) {
-  try {
-    call();
-    return std::nullopt;
-  } catch (const Error& error) {
-    return error;
-  }
-}
 
 /// A probe of the inbox alone.
 struct Probe {
