@@ -94,7 +94,14 @@ DlaunchBackend::WorkPointer DlaunchBackend::allreduce_coalesced(
     Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) {
   constexpr const char* call = "all_reduce";
   std::vector<TensorView> views;
-  for (const auto& tensor : tensors) views.push_back(view_of(call, tensor, Elements::reduced));
+  for (const auto& tensor : tensors) {
+    const auto view = view_of(call, tensor, Elements::reduced);
+    // A tensor that is listed twice is reduced once, as by gloo.
+    const bool is_new = std::none_of(views.begin(), views.end(), [&](const TensorView& other) {
+      return other.data == view.data && other.count == view.count;
+    });
+    if (is_new || view.count == 0) views.push_back(view);
+  }
   const auto reduction = reduction_of(call, options.reduceOp);
   return collective({OpType::ALLREDUCE_COALESCED, call, "dlaunch:all_reduce", 0, options.timeout,
                      tensors, tensors},

@@ -36,6 +36,9 @@ def collectives(rank, size):
         dist.all_reduce(tensor, op)
         same(tensor, functools.reduce(folded, marks))
     tensors = [torch.full((2,), rank + 1.0), torch.full((3,), 2.0 * (rank + 1))]
+    twice = torch.ones(3)
+    dist.all_reduce_coalesced([twice, torch.ones(1), twice])
+    assert twice.tolist() == [size] * 3
     dist.all_reduce_coalesced(tensors)
     same(tensors[0], total)
     same(tensors[1], 2 * total)
