@@ -124,7 +124,7 @@ TEST_CASE("a job of many connections has no more turns than a job of one") {
   const auto [header, payload] = witness.frame();
   const auto values = wire::decode<wire::Values>(payload);
   REQUIRE(values);
-  // Of the crowd some had their turn before the witness, and how many depends on what the server
+  // Some of the crowd had their turn before the witness, and how many depends on what the server
   // has read by then. By connections in place of jobs, all would have had it: they had spoken
   // before.
   CHECK(std::ranges::count_if(values->values, [](const auto& value) { return !value; }) > 0);
