@@ -218,6 +218,11 @@ bool Links::receive_now(Receive& receive) {
     for (int looks = is_crowded() ? looks_max_crowded : looks_max; looks > 0 && !is_over();
          --looks) {
       if (take_from_any(receive)) return true;
+      // What has come, and is long, another's or synchronous, takes the long way.
+      if (std::any_of(ins_.begin(), ins_.end(),
+                      [](const auto& in) { return (*in.kept)->has_left_something(); })) {
+        return false;
+      }
       relax();
     }
     return false;
