@@ -342,7 +342,8 @@ class DLAUNCH_API Communicator {
   [[nodiscard]] std::optional<Received> try_probe(int from, const MessageOptions& options = {});
   /// The same as a call that goes on beside others, for wait_any over probes and receives. Its
   /// received() is what was found; what a receive takes that was posted before the message came is
-  /// not. It takes nothing, and cancel() ends it.
+  /// not. It takes nothing. cancel() it where nothing may come any more: as of each Work, its
+  /// destructor waits.
   Work start_probe(int from, const MessageOptions& options = {});
   /// As probe, and sets the message apart for recv_matched: what was probed may be another
   /// receive's by the time of a recv, where several are under way.

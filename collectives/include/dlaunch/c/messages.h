@@ -85,8 +85,9 @@ DL_API dl_status dl_try_probe(dl_comm* comm, int from, int* found, dl_received* 
                               const dl_options* options);
 
 /* The same as a call that goes on beside others, for dl_wait_any over probes and receives:
- * dl_work_received says what was found. It takes nothing, and dl_work_cancel ends it. What a
- * receive takes that was posted before the message came is not found. */
+ * dl_work_received says what was found. It takes nothing. What a receive takes that was posted
+ * before the message came is not found. dl_work_cancel it where nothing may come any more: as of
+ * each work, dl_work_free waits. */
 DL_API dl_status dl_start_probe(dl_comm* comm, int from, dl_work** work, const dl_options* options);
 
 /* A message that dl_match has found and dl_recv_matched receives: no other receive takes it, and no
