@@ -111,8 +111,8 @@ class Chain {
     const std::size_t room =
         piece_bytes(nodes.layout(), reducer) / element_bytes_ * partials_.element_bytes();
     if (!takes_part_) return;
-    for (Turn& turn : progress_lock_) turn.before = mesh.buffer_pool().take(node_ > 0 ? room : 0);
-    for (Turn& turn : progress_lock_) turn.after = mesh.buffer_pool().take(room);
+    for (Turn& turn : turns_) turn.before = mesh.buffer_pool().take(node_ > 0 ? room : 0);
+    for (Turn& turn : turns_) turn.after = mesh.buffer_pool().take(room);
   }
 
   /// Reduces the windows of all parts that begin at `offset`; the result goes to node `to`, where a
@@ -120,7 +120,7 @@ class Chain {
   void pass(const Offsets& parts, std::size_t offset, int to, std::byte* result) {
     folds_.turn_to(parts, offset);
     if (!takes_part_) return folds_.give(parts, offset);
-    Turn& turn = progress_lock_[passed_ % progress_lock_.size()];
+    Turn& turn = turns_[passed_ % turns_.size()];
     const std::size_t bytes = folds_.count() * partials_.element_bytes();
     if (node_ > 0) turn.arrival.recv(node_ - 1, {turn.before.get(), bytes});
     folds_.give(parts, offset);
@@ -144,7 +144,7 @@ class Chain {
   /// All results are in their places.
   void finish() {
     hand_on(0);
-    for (Turn& turn : progress_lock_) turn.departure.land();
+    for (Turn& turn : turns_) turn.departure.land();
     for (Requests& each : handed_on_) each.land();
   }
 
@@ -186,7 +186,7 @@ class Chain {
   PartialReducer partials_;
   NodeFold folds_;
   std::size_t passed_ = 0, landed_ = 0;
-  std::array<Turn, 4> progress_lock_{Turn(peers_), Turn(peers_), Turn(peers_), Turn(peers_)};
+  std::array<Turn, 4> turns_{Turn(peers_), Turn(peers_), Turn(peers_), Turn(peers_)};
   std::deque<Result> results_;
   std::array<Requests, 4> handed_on_{Requests(peers_), Requests(peers_), Requests(peers_),
                                      Requests(peers_)};

@@ -26,21 +26,19 @@ constexpr int no_root = -1;
 // The calls by their arguments, for both their forms; the operation stays a constant.
 
 [[gnu::always_inline]] inline CollectiveCall moving(Op op, const Options& options,
-                                                    ConstTensorView in, TensorView out,
-                                                    int root = no_root,
+                                                    const ConstTensorView& in,
+                                                    const TensorView& out, int root = no_root,
                                                     std::span<const std::size_t> counts = {},
                                                     std::span<const std::size_t> out_counts = {}) {
   return {op, options, in, out, root, nullptr, counts, out_counts};
 }
-[[gnu::always_inline]] inline CollectiveCall reducing(Op op, const ReduceOptions& options,
-                                                      ConstTensorView in, TensorView out,
-                                                      const Reduction& reduction,
-                                                      int root = no_root,
-                                                      std::span<const std::size_t> counts = {}) {
+[[gnu::always_inline]] inline CollectiveCall reducing(
+    Op op, const ReduceOptions& options, const ConstTensorView& in, const TensorView& out,
+    const Reduction& reduction, int root = no_root, std::span<const std::size_t> counts = {}) {
   return {op, options, in, out, root, &reduction, counts, {}, options.truncate_mean};
 }
-CollectiveCall reducing_apart(Op op, const ReduceOptions& options, ConstTensorView in,
-                              TensorView out, const Reduction& reduction) {
+CollectiveCall reducing_apart(Op op, const ReduceOptions& options, const ConstTensorView& in,
+                              const TensorView& out, const Reduction& reduction) {
   CollectiveCall what = reducing(op, options, in, out, reduction);
   what.has_in = true;
   return what;
@@ -260,7 +258,7 @@ Work Communicator::start_barrier(const BarrierOptions& options) {
       {.op = Op::barrier, .options = options, .ordered_output = options.ordered_output});
 }
 
-void Communicator::all_reduce(TensorView inout, const Reduction& reduction,
+void Communicator::all_reduce(const TensorView& inout, const Reduction& reduction,
                               const ReduceOptions& options) {
   // Programs wait most for small all_reduces, so most of these have a body of their own here.
   const bool is_settled = state_->is_settled();
@@ -271,132 +269,136 @@ void Communicator::all_reduce(TensorView inout, const Reduction& reduction,
       Op::all_reduce,
       {Op::all_reduce, options, {}, inout, no_root, &reduction, {}, {}, options.truncate_mean});
 }
-Work Communicator::start_all_reduce(TensorView inout, const Reduction& reduction,
+Work Communicator::start_all_reduce(const TensorView& inout, const Reduction& reduction,
                                     const ReduceOptions& options) {
   return state_->start(reducing(Op::all_reduce, options, {}, inout, reduction));
 }
 
-void Communicator::all_reduce_into(ConstTensorView in, TensorView out, const Reduction& reduction,
-                                   const ReduceOptions& options) {
+void Communicator::all_reduce_into(const ConstTensorView& in, const TensorView& out,
+                                   const Reduction& reduction, const ReduceOptions& options) {
   state_->run(reducing_apart(Op::all_reduce, options, in, out, reduction));
 }
-Work Communicator::start_all_reduce_into(ConstTensorView in, TensorView out,
+Work Communicator::start_all_reduce_into(const ConstTensorView& in, const TensorView& out,
                                          const Reduction& reduction, const ReduceOptions& options) {
   return state_->start(reducing_apart(Op::all_reduce, options, in, out, reduction));
 }
 
-void Communicator::broadcast(TensorView inout, int root, const Options& options) {
+void Communicator::broadcast(const TensorView& inout, int root, const Options& options) {
   state_->run(moving(Op::broadcast, options, {}, inout, root));
 }
-Work Communicator::start_broadcast(TensorView inout, int root, const Options& options) {
+Work Communicator::start_broadcast(const TensorView& inout, int root, const Options& options) {
   return state_->start(moving(Op::broadcast, options, {}, inout, root));
 }
 
-void Communicator::reduce(ConstTensorView in, TensorView out, int root, const Reduction& reduction,
-                          const ReduceOptions& options) {
+void Communicator::reduce(const ConstTensorView& in, const TensorView& out, int root,
+                          const Reduction& reduction, const ReduceOptions& options) {
   state_->run(reducing(Op::reduce, options, in, out, reduction, root));
 }
-Work Communicator::start_reduce(ConstTensorView in, TensorView out, int root,
+Work Communicator::start_reduce(const ConstTensorView& in, const TensorView& out, int root,
                                 const Reduction& reduction, const ReduceOptions& options) {
   return state_->start(reducing(Op::reduce, options, in, out, reduction, root));
 }
 
-void Communicator::all_gather(ConstTensorView in, TensorView out, const Options& options) {
+void Communicator::all_gather(const ConstTensorView& in, const TensorView& out,
+                              const Options& options) {
   state_->run(moving(Op::all_gather, options, in, out));
 }
-Work Communicator::start_all_gather(ConstTensorView in, TensorView out, const Options& options) {
+Work Communicator::start_all_gather(const ConstTensorView& in, const TensorView& out,
+                                    const Options& options) {
   return state_->start(moving(Op::all_gather, options, in, out));
 }
 
-void Communicator::all_gather_v(ConstTensorView in, TensorView out,
+void Communicator::all_gather_v(const ConstTensorView& in, const TensorView& out,
                                 std::span<const std::size_t> counts, const Options& options) {
   state_->run(moving(Op::all_gather_v, options, in, out, no_root, counts));
 }
-Work Communicator::start_all_gather_v(ConstTensorView in, TensorView out,
+Work Communicator::start_all_gather_v(const ConstTensorView& in, const TensorView& out,
                                       std::span<const std::size_t> counts, const Options& options) {
   return state_->start(moving(Op::all_gather_v, options, in, out, no_root, counts));
 }
 
-void Communicator::all_gather_list(ConstTensorView in, std::span<const TensorView> out,
+void Communicator::all_gather_list(const ConstTensorView& in, std::span<const TensorView> out,
                                    const Options& options) {
   state_->run(writing(out, moving(Op::all_gather_v, options, in, {}, no_root, counts_of(out))));
 }
-Work Communicator::start_all_gather_list(ConstTensorView in, std::span<const TensorView> out,
+Work Communicator::start_all_gather_list(const ConstTensorView& in, std::span<const TensorView> out,
                                          const Options& options) {
   return state_->start(
       writing(out, moving(Op::all_gather_v, options, in, {}, no_root, counts_of(out))));
 }
 
-void Communicator::gather(ConstTensorView in, TensorView out, int root, const Options& options) {
+void Communicator::gather(const ConstTensorView& in, const TensorView& out, int root,
+                          const Options& options) {
   state_->run(moving(Op::gather, options, in, out, root));
 }
-Work Communicator::start_gather(ConstTensorView in, TensorView out, int root,
+Work Communicator::start_gather(const ConstTensorView& in, const TensorView& out, int root,
                                 const Options& options) {
   return state_->start(moving(Op::gather, options, in, out, root));
 }
 
-void Communicator::gather_v(ConstTensorView in, TensorView out, std::span<const std::size_t> counts,
-                            int root, const Options& options) {
+void Communicator::gather_v(const ConstTensorView& in, const TensorView& out,
+                            std::span<const std::size_t> counts, int root, const Options& options) {
   state_->run(moving(Op::gather_v, options, in, out, root, counts));
 }
-Work Communicator::start_gather_v(ConstTensorView in, TensorView out,
+Work Communicator::start_gather_v(const ConstTensorView& in, const TensorView& out,
                                   std::span<const std::size_t> counts, int root,
                                   const Options& options) {
   return state_->start(moving(Op::gather_v, options, in, out, root, counts));
 }
 
-void Communicator::gather_list(ConstTensorView in, std::span<const TensorView> out, int root,
+void Communicator::gather_list(const ConstTensorView& in, std::span<const TensorView> out, int root,
                                const Options& options) {
   state_->run(writing(out, moving(Op::gather_v, options, in, {}, root, counts_of(out))));
 }
-Work Communicator::start_gather_list(ConstTensorView in, std::span<const TensorView> out, int root,
-                                     const Options& options) {
+Work Communicator::start_gather_list(const ConstTensorView& in, std::span<const TensorView> out,
+                                     int root, const Options& options) {
   return state_->start(writing(out, moving(Op::gather_v, options, in, {}, root, counts_of(out))));
 }
 
-void Communicator::scatter(ConstTensorView in, TensorView out, int root, const Options& options) {
+void Communicator::scatter(const ConstTensorView& in, const TensorView& out, int root,
+                           const Options& options) {
   state_->run(moving(Op::scatter, options, in, out, root));
 }
-Work Communicator::start_scatter(ConstTensorView in, TensorView out, int root,
+Work Communicator::start_scatter(const ConstTensorView& in, const TensorView& out, int root,
                                  const Options& options) {
   return state_->start(moving(Op::scatter, options, in, out, root));
 }
 
-void Communicator::scatter_v(ConstTensorView in, TensorView out,
+void Communicator::scatter_v(const ConstTensorView& in, const TensorView& out,
                              std::span<const std::size_t> counts, int root,
                              const Options& options) {
   state_->run(moving(Op::scatter_v, options, in, out, root, counts));
 }
-Work Communicator::start_scatter_v(ConstTensorView in, TensorView out,
+Work Communicator::start_scatter_v(const ConstTensorView& in, const TensorView& out,
                                    std::span<const std::size_t> counts, int root,
                                    const Options& options) {
   return state_->start(moving(Op::scatter_v, options, in, out, root, counts));
 }
 
-void Communicator::scatter_list(std::span<const ConstTensorView> in, TensorView out, int root,
-                                const Options& options) {
+void Communicator::scatter_list(std::span<const ConstTensorView> in, const TensorView& out,
+                                int root, const Options& options) {
   state_->run(reading(in, moving(Op::scatter_v, options, {}, out, root, counts_of(in))));
 }
-Work Communicator::start_scatter_list(std::span<const ConstTensorView> in, TensorView out, int root,
-                                      const Options& options) {
+Work Communicator::start_scatter_list(std::span<const ConstTensorView> in, const TensorView& out,
+                                      int root, const Options& options) {
   return state_->start(reading(in, moving(Op::scatter_v, options, {}, out, root, counts_of(in))));
 }
 
-void Communicator::reduce_scatter(ConstTensorView in, TensorView out, const Reduction& reduction,
-                                  const ReduceOptions& options) {
+void Communicator::reduce_scatter(const ConstTensorView& in, const TensorView& out,
+                                  const Reduction& reduction, const ReduceOptions& options) {
   state_->run(reducing(Op::reduce_scatter, options, in, out, reduction));
 }
-Work Communicator::start_reduce_scatter(ConstTensorView in, TensorView out,
+Work Communicator::start_reduce_scatter(const ConstTensorView& in, const TensorView& out,
                                         const Reduction& reduction, const ReduceOptions& options) {
   return state_->start(reducing(Op::reduce_scatter, options, in, out, reduction));
 }
 
-void Communicator::reduce_scatter_v(ConstTensorView in, TensorView out,
+void Communicator::reduce_scatter_v(const ConstTensorView& in, const TensorView& out,
                                     std::span<const std::size_t> counts, const Reduction& reduction,
                                     const ReduceOptions& options) {
   state_->run(reducing(Op::reduce_scatter_v, options, in, out, reduction, no_root, counts));
 }
-Work Communicator::start_reduce_scatter_v(ConstTensorView in, TensorView out,
+Work Communicator::start_reduce_scatter_v(const ConstTensorView& in, const TensorView& out,
                                           std::span<const std::size_t> counts,
                                           const Reduction& reduction,
                                           const ReduceOptions& options) {
@@ -404,32 +406,35 @@ Work Communicator::start_reduce_scatter_v(ConstTensorView in, TensorView out,
       reducing(Op::reduce_scatter_v, options, in, out, reduction, no_root, counts));
 }
 
-void Communicator::reduce_scatter_list(std::span<const ConstTensorView> in, TensorView out,
+void Communicator::reduce_scatter_list(std::span<const ConstTensorView> in, const TensorView& out,
                                        const Reduction& reduction, const ReduceOptions& options) {
   state_->run(reading(
       in, reducing(Op::reduce_scatter_v, options, {}, out, reduction, no_root, counts_of(in))));
 }
-Work Communicator::start_reduce_scatter_list(std::span<const ConstTensorView> in, TensorView out,
-                                             const Reduction& reduction,
+Work Communicator::start_reduce_scatter_list(std::span<const ConstTensorView> in,
+                                             const TensorView& out, const Reduction& reduction,
                                              const ReduceOptions& options) {
   return state_->start(reading(
       in, reducing(Op::reduce_scatter_v, options, {}, out, reduction, no_root, counts_of(in))));
 }
 
-void Communicator::all_to_all(ConstTensorView in, TensorView out, const Options& options) {
+void Communicator::all_to_all(const ConstTensorView& in, const TensorView& out,
+                              const Options& options) {
   state_->run(moving(Op::all_to_all, options, in, out));
 }
-Work Communicator::start_all_to_all(ConstTensorView in, TensorView out, const Options& options) {
+Work Communicator::start_all_to_all(const ConstTensorView& in, const TensorView& out,
+                                    const Options& options) {
   return state_->start(moving(Op::all_to_all, options, in, out));
 }
 
-void Communicator::all_to_all_v(ConstTensorView in, std::span<const std::size_t> in_counts,
-                                TensorView out, std::span<const std::size_t> out_counts,
+void Communicator::all_to_all_v(const ConstTensorView& in, std::span<const std::size_t> in_counts,
+                                const TensorView& out, std::span<const std::size_t> out_counts,
                                 const Options& options) {
   state_->run(moving(Op::all_to_all_v, options, in, out, no_root, in_counts, out_counts));
 }
-Work Communicator::start_all_to_all_v(ConstTensorView in, std::span<const std::size_t> in_counts,
-                                      TensorView out, std::span<const std::size_t> out_counts,
+Work Communicator::start_all_to_all_v(const ConstTensorView& in,
+                                      std::span<const std::size_t> in_counts, const TensorView& out,
+                                      std::span<const std::size_t> out_counts,
                                       const Options& options) {
   return state_->start(moving(Op::all_to_all_v, options, in, out, no_root, in_counts, out_counts));
 }
@@ -443,21 +448,21 @@ Work Communicator::start_all_to_all_list(std::span<const ConstTensorView> in,
   return state_->start(exchanging(in, out, counts_of(in), counts_of(out), options));
 }
 
-void Communicator::scan(ConstTensorView in, TensorView out, const Reduction& reduction,
-                        const ReduceOptions& options) {
+void Communicator::scan(const ConstTensorView& in, const TensorView& out,
+                        const Reduction& reduction, const ReduceOptions& options) {
   state_->run(reducing(Op::scan, options, in, out, reduction));
 }
-Work Communicator::start_scan(ConstTensorView in, TensorView out, const Reduction& reduction,
-                              const ReduceOptions& options) {
+Work Communicator::start_scan(const ConstTensorView& in, const TensorView& out,
+                              const Reduction& reduction, const ReduceOptions& options) {
   return state_->start(reducing(Op::scan, options, in, out, reduction));
 }
 
-void Communicator::exscan(ConstTensorView in, TensorView out, const Reduction& reduction,
-                          const ReduceOptions& options) {
+void Communicator::exscan(const ConstTensorView& in, const TensorView& out,
+                          const Reduction& reduction, const ReduceOptions& options) {
   state_->run(reducing(Op::exscan, options, in, out, reduction));
 }
-Work Communicator::start_exscan(ConstTensorView in, TensorView out, const Reduction& reduction,
-                                const ReduceOptions& options) {
+Work Communicator::start_exscan(const ConstTensorView& in, const TensorView& out,
+                                const Reduction& reduction, const ReduceOptions& options) {
   return state_->start(reducing(Op::exscan, options, in, out, reduction));
 }
 

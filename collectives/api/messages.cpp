@@ -74,7 +74,7 @@ Received received(const Group& group, int source, const transport::Header& heade
 
 // ---- Sending. ----
 
-Work Communicator::isend(ConstTensorView data, int to, const MessageOptions& options) {
+Work Communicator::isend(const ConstTensorView& data, int to, const MessageOptions& options) {
   if (state_->send_now(data, to, options, Flight::Kind::start)) {
     state_->mesh->tell_program();
     return complete_message();
@@ -86,7 +86,7 @@ Work Communicator::isend(ConstTensorView data, int to, const MessageOptions& opt
   return state_->start_send(data, to, options, false);
 }
 
-Work Communicator::issend(ConstTensorView data, int to, const MessageOptions& options) {
+Work Communicator::issend(const ConstTensorView& data, int to, const MessageOptions& options) {
   return state_->start_send(data, to, options, true);
 }
 
@@ -108,7 +108,7 @@ Work Communicator::State::start_send(const ConstTensorView& data, int to,
   return Work(std::move(work));
 }
 
-void Communicator::send(ConstTensorView data, int to, const MessageOptions& options) {
+void Communicator::send(const ConstTensorView& data, int to, const MessageOptions& options) {
   if (state_->send_now(data, to, options, Flight::Kind::call)) return;
   if (!data.place.is_host()) {
     const std::array one{Transfer::send(data, to, options.tag)};
@@ -117,7 +117,7 @@ void Communicator::send(ConstTensorView data, int to, const MessageOptions& opti
   state_->wait_to_send(data, to, options, false);
 }
 
-void Communicator::ssend(ConstTensorView data, int to, const MessageOptions& options) {
+void Communicator::ssend(const ConstTensorView& data, int to, const MessageOptions& options) {
   state_->wait_to_send(data, to, options, true);
 }
 
@@ -174,7 +174,7 @@ void Communicator::State::describe(Receive& receive, const TensorView& data, int
 
 // ---- Receiving. ----
 
-Work Communicator::irecv(TensorView data, int from, const MessageOptions& options) {
+Work Communicator::irecv(const TensorView& data, int from, const MessageOptions& options) {
   if (!data.place.is_host()) {
     const std::array one{Transfer::recv(data, from, options.tag)};
     return state_->start_on_device(device::messages(one), options);
@@ -182,7 +182,7 @@ Work Communicator::irecv(TensorView data, int from, const MessageOptions& option
   return state_->start_receive(data, from, options, false);
 }
 
-Work Communicator::irecv_up_to(TensorView data, int from, const MessageOptions& options) {
+Work Communicator::irecv_up_to(const TensorView& data, int from, const MessageOptions& options) {
   return state_->start_receive(data, from, options, true);
 }
 
@@ -209,7 +209,7 @@ Work Communicator::State::start_receive(const TensorView& data, int from,
   return Work(std::move(work));
 }
 
-Received Communicator::recv(TensorView data, int from, const MessageOptions& options) {
+Received Communicator::recv(const TensorView& data, int from, const MessageOptions& options) {
   if (!data.place.is_host()) {
     const std::array one{Transfer::recv(data, from, options.tag)};
     state_->run_on_device(device::messages(one), options);
@@ -218,7 +218,7 @@ Received Communicator::recv(TensorView data, int from, const MessageOptions& opt
   return state_->receive(data, from, options, false);
 }
 
-Received Communicator::recv_up_to(TensorView data, int from, const MessageOptions& options) {
+Received Communicator::recv_up_to(const TensorView& data, int from, const MessageOptions& options) {
   return state_->receive(data, from, options, true);
 }
 
@@ -248,7 +248,7 @@ Received Communicator::State::receive(const TensorView& data, int from,
   return what;
 }
 
-Received Communicator::sendrecv(ConstTensorView out, int to, TensorView in, int from,
+Received Communicator::sendrecv(const ConstTensorView& out, int to, const TensorView& in, int from,
                                 const MessageOptions& options) {
   if (!out.place.is_host() || !in.place.is_host()) {
     batch({Transfer::send(out, to, options.tag), Transfer::recv(in, from, options.tag)}, options);
@@ -398,7 +398,8 @@ std::optional<Message> Communicator::try_match(int from, const MessageOptions& o
   return found;
 }
 
-Received Communicator::recv_matched(Message&& message, TensorView data, const Options& options) {
+Received Communicator::recv_matched(Message&& message, const TensorView& data,
+                                    const Options& options) {
   const Received what = message.what();
   MessageOptions of_it = options;
   of_it.tag = what.tag;

@@ -148,7 +148,7 @@ std::size_t Reduction::element_bytes() const noexcept {
   return custom_ ? custom_->element_bytes : 0;
 }
 
-void reduce_local(ConstTensorView in, TensorView inout, const Reduction& reduction) {
+void reduce_local(const ConstTensorView& in, const TensorView& inout, const Reduction& reduction) {
   const auto refuse = [](const std::string& sentence, Errc code = Errc::misuse) {
     throw Error(code, "reduce_local: " + sentence);
   };

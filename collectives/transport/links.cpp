@@ -106,8 +106,13 @@ void Links::share(const std::shared_ptr<Segment>& granted) {
   const int bell = static_cast<int>(generation_ % Wakeup::bells_max);
   bell_ = std::make_shared<Wakeup>(segment_, local, bell);
   if (bell_->fd() >= 0) bell_watch_ = Poller::Watch(poller_, bell_->fd(), rung_, EPOLLIN);
+  const bool has_remote_barriers = allow_remote_barriers();
+  if (has_remote_barriers) {
+    progress_lock_.allow_bias();
+    Flight::favour_one_thread();
+  }
   segment_->rank(local).attached =
-      allow_remote_barriers() ? RankBlock::with_remote_barriers : RankBlock::plain;
+      has_remote_barriers ? RankBlock::with_remote_barriers : RankBlock::plain;
   for (int other = 0; other < segment_->size(); ++other) bell_->ring_if_asleep(other);
   if (generation_ >= ring_sets) return;
   add_transport(std::make_unique<Rings>(Rings::Setting{segment_, bell_, generation_, local, size_},

@@ -68,9 +68,9 @@ class Links final : private Sources, private LookLimit {
   const World& world() const { return world_; }
   int rank() const { return rank_; }
   int size() const { return size_; }
-  [[nodiscard]] std::unique_lock<std::mutex> lock() { return progress_lock_.lock(); }
+  [[nodiscard]] ProgressLock::Held lock() { return progress_lock_.lock(); }
   /// Not held where another thread has it.
-  [[nodiscard]] std::unique_lock<std::mutex> try_lock() { return progress_lock_.try_lock(); }
+  [[nodiscard]] ProgressLock::Held try_lock() { return progress_lock_.try_lock(); }
   const Inbox& inbox() const { return inbox_; }
   Inbox& inbox() { return inbox_; }
   /// Which of the meshes made from this world it is.

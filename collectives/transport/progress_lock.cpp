@@ -1,7 +1,5 @@
 #include "collectives/transport/progress_lock.hpp"
 
-#include <utility>
-
 namespace dlaunch::transport {
 
 bool ProgressLock::take(Clock::time_point deadline) {
@@ -9,16 +7,14 @@ bool ProgressLock::take(Clock::time_point deadline) {
     polling_ = true;
     return true;
   }
-  std::unique_lock held(mutex_, std::adopt_lock);
   ++sleeping_;
-  changed_.wait_until(held, deadline);
+  changed_.wait_until(mutex_, deadline);
   --sleeping_;
-  held.release();  // The caller's.
   return false;
 }
 
 bool ProgressLock::take_when_quiet() noexcept {
-  if (std::exchange(calls_seen_, calls_) != calls_ || !is_quiet()) return false;
+  if (was_called() || !is_quiet()) return false;
   return polling_ = attended_ = true;
 }
 

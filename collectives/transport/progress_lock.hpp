@@ -1,5 +1,7 @@
 #pragma once
 
+#include "collectives/transport/biased_mutex.hpp"
+
 #include <dlaunch/store.hpp>
 
 #include <algorithm>
@@ -9,26 +11,36 @@
 #include <cstdint>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 namespace dlaunch::transport {
 
 /// The threads that share a mesh. One at a time has the lock; of those that wait for something to
 /// arrive one polls, and the others sleep until it has moved something or stops. A thread that is
-/// alone pays for an uncontended lock and nothing else.
+/// alone pays for a lock that is biased towards it and nothing else.
 ///
 /// Callers go before the progress thread, a thread that polls when nobody else does: it never
 /// stands before the lock, takes its turn when nobody has called for a while, so that a program
 /// that calls often is not disturbed, and loses it to the first caller that wants it.
 class ProgressLock {
  public:
-  [[nodiscard]] std::unique_lock<std::mutex> lock() {
+  using Held = std::unique_lock<BiasedMutex>;
+
+  /// Before any other thread uses it; this process has registered for remote barriers.
+  void allow_bias() noexcept { mutex_.allow_bias(); }
+  [[nodiscard]] Held lock() {
     acquire();
-    return std::unique_lock(mutex_, std::adopt_lock);
+    return Held(mutex_, std::adopt_lock);
   }
 
   /// A lock that does not count as a call: the progress thread does not step aside for it.
-  [[nodiscard]] std::unique_lock<std::mutex> try_lock() {
-    return std::unique_lock(mutex_, std::try_to_lock);
+  [[nodiscard]] Held try_lock() { return Held(mutex_, std::try_to_lock); }
+
+  /// The progress thread's: whether a caller has had the lock since it asked before. Without the
+  /// lock, which would cost a busy caller its bias.
+  bool was_called() noexcept {
+    const std::uint64_t calls = calls_.load(std::memory_order_relaxed);
+    return std::exchange(calls_seen_, calls) != calls;
   }
 
   // ---- With the lock held. ----
@@ -53,7 +65,7 @@ class ProgressLock {
   /// Whether other threads wait.
   bool are_shared() const noexcept { return polling_ || sleeping_ > 0; }
   /// Whether a thread waits for the lock, so that one that spins under it should give it up.
-  bool are_wanted() const noexcept { return wanted_.load(std::memory_order_relaxed) > 0; }
+  bool are_wanted() const noexcept { return mutex_.is_wanted(); }
   /// Runs `wait` with the lock released.
   template <class Wait>
   auto released(const Wait& wait) {
@@ -78,23 +90,18 @@ class ProgressLock {
 
   bool is_quiet() const noexcept { return callers_ == 0 && sleeping_ == 0 && !polling_; }
   void acquire() {
-    if (!mutex_.try_lock()) {
-      wanted_.fetch_add(1, std::memory_order_relaxed);
-      mutex_.lock();
-      wanted_.fetch_sub(1, std::memory_order_relaxed);
-    }
-    ++calls_;
+    mutex_.lock();
+    calls_.store(calls_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }
 
-  std::mutex mutex_;
-  std::condition_variable changed_;
+  BiasedMutex mutex_;
+  std::condition_variable_any changed_;
   bool polling_ = false;
   int sleeping_ = 0;
   int callers_ = 0;
   bool attended_ = false;
-  std::uint64_t calls_ = 0;       ///< How often a caller has had the lock,
-  std::uint64_t calls_seen_ = 0;  ///< and when the progress thread last asked.
-  std::atomic<int> wanted_{0};
+  std::atomic<std::uint64_t> calls_{0};  ///< How often a caller has had the lock; changed under it.
+  std::uint64_t calls_seen_ = 0;         ///< The progress thread's: the same when it last asked.
 };
 
 /// A caller's turn; ends it however the scope is left.

@@ -19,6 +19,8 @@ constexpr Clock::duration pause_max = 1ms;
 /// The thread sleeps once so many looks in a row have found no message under way, so that a program
 /// in a loop of messages need not wake it for each one.
 constexpr int idle_looks_max = 100;
+/// While somebody calls again and again, so many looks go by without the lock.
+constexpr int busy_looks_max = 16;
 
 }  // namespace
 
@@ -58,11 +60,14 @@ void ProgressThread::run(const std::stop_token& stop) {
 /// Looks until there is nothing to look for.
 void ProgressThread::look(const std::stop_token& stop) {
   Clock::duration pause = pause_min;
-  for (int idle_looks = 0; !stop.stop_requested(); pause = std::min(2 * pause, pause_max)) {
+  int idle_looks = 0, busy_looks = 0;
+  for (; !stop.stop_requested(); pause = std::min(2 * pause, pause_max)) {
     {
       std::unique_lock held(mutex_);
       woken_.wait_for(held, stop, pause, [] { return false; });
     }
+    if (mesh_.progress_lock().was_called() && ++busy_looks < busy_looks_max) continue;
+    busy_looks = 0;
     const auto lock = mesh_.try_lock();
     if (!lock) continue;  // Somebody calls.
     if (failed_ || !mesh_.has_pending()) {

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <mutex>
 #include <string>
 #include <utility>
 
@@ -160,6 +161,45 @@ Flight::Flight(std::shared_ptr<Segment> segment, int local, const FlightWords& w
   ring_->ns_then.store(now_ns());
   ring_->ticks_then.store(ticks());
   ring_->ready.store(1);
+}
+
+namespace {
+
+/// The threads of this process that record.
+enum class Recorders { many, none, one };
+constinit std::atomic<Recorders> recorders{Recorders::many};
+constinit std::mutex recorders_change;
+
+/// How long a thread may be between two instructions before it is no more waited for.
+constexpr auto inside_max = std::chrono::milliseconds(1);
+
+}  // namespace
+
+constinit Bias Flight::favoured_;
+
+void Flight::favour_one_thread() noexcept {
+  static std::atomic<bool> was_here{false};
+  if (!was_here.exchange(true)) recorders.store(Recorders::none);
+}
+
+std::uint64_t Flight::next_number_of_many(std::atomic<std::uint64_t>& begun) noexcept {
+  if (recorders.load(std::memory_order_acquire) != Recorders::many) [[unlikely]]
+    meet();
+  return begun.fetch_add(1, relaxed) + 1;
+}
+
+/// This thread records, and is not the favoured one: it is from here on, or nobody is any more.
+void Flight::meet() noexcept {
+  const std::lock_guard lock(recorders_change);
+  if (recorders.load(relaxed) == Recorders::none) {
+    favoured_.give();
+    recorders.store(Recorders::one, std::memory_order_release);
+  } else if (recorders.load(relaxed) == Recorders::one) {
+    favoured_.stop();
+    const auto until = std::chrono::steady_clock::now() + inside_max;
+    while (favoured_.is_inside() && std::chrono::steady_clock::now() < until) ::sched_yield();
+    recorders.store(Recorders::many, std::memory_order_release);
+  }
 }
 
 Flight::Place Flight::join(std::uint64_t communicator, std::string_view name, int rank,

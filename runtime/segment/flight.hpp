@@ -1,6 +1,7 @@
 #pragma once
 
 #include "runtime/base/os/ticks.hpp"
+#include "runtime/segment/bias.hpp"
 
 #include <array>
 #include <atomic>
@@ -127,8 +128,9 @@ struct FlightWords {
 std::uint64_t flight_hash(std::uint64_t communicator) noexcept;
 
 /// Writes a rank's flight ring: in the node's segment, or in memory of its own where there is none.
-/// Any thread of the rank's process may record; recording never waits and never fails. A call costs
-/// some fifty instructions, among them a look at the processor's clock, and a line of the cache.
+/// Any thread of the rank's process may record; recording never fails, and waits once at most: a
+/// moment, when a second thread begins to record. A call costs some fifty instructions, among them
+/// a look at the processor's clock, and a line of the cache.
 class Flight {
  public:
   /// How a call was made.
@@ -188,6 +190,10 @@ class Flight {
   Flight(const Flight&) = delete;
   Flight& operator=(const Flight&) = delete;
 
+  /// This process has registered for remote barriers: from here on one of its threads records
+  /// without a locked instruction, until another one records, too.
+  static void favour_one_thread() noexcept;
+
   /// Adds a communicator, until leave; its description stays readable afterwards for as long as
   /// there is room.
   Place join(std::uint64_t communicator, std::string_view name, int rank, int size) noexcept;
@@ -202,9 +208,8 @@ class Flight {
     [[gnu::always_inline]] Entry(Flight& flight, const Place& place, const Call& call,
                                  const char* file, int line) noexcept
         : ring_(*flight.ring_),
-          number_(
-              static_cast<std::uint32_t>(ring_.begun.fetch_add(1, std::memory_order_relaxed) + 1) |
-              std::uint64_t{call.traffic} << 32),
+          number_(static_cast<std::uint32_t>(next_number(ring_.begun)) | std::uint64_t{call.traffic}
+                                                                             << 32),
           who_(place.who & flight.site(file, line)),
           began_(ticks()),
           is_long_(call.count >= short_count) {
@@ -289,9 +294,23 @@ class Flight {
     }
     return known | ~std::uint64_t{0xffff};
   }
+  /// Counts a record, and gives its number. Calls of two threads may get one number when the second
+  /// one begins to record, and at no other time: then one of them is not in the log.
+  static std::uint64_t next_number(std::atomic<std::uint64_t>& begun) noexcept {
+    if (!favoured_.enter()) return next_number_of_many(begun);
+    const std::uint64_t number = begun.load(std::memory_order_relaxed) + 1;
+    begun.store(number, std::memory_order_relaxed);
+    favoured_.leave();
+    return number;
+  }
+  static std::uint64_t next_number_of_many(std::atomic<std::uint64_t>& begun) noexcept;
+  static void meet() noexcept;
   std::uint16_t add_site(std::string_view text) noexcept;
   std::uint64_t new_site(std::uint64_t key, const char* file, int line) noexcept;
   Place join_others(std::uint64_t communicator, int size) noexcept;
+
+  /// The process's, whatever it records: more than one of its Flights may write to a ring.
+  static Bias favoured_;
 
   std::shared_ptr<Segment> segment_;
   std::unique_ptr<FlightRing> own_;

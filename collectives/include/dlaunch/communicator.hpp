@@ -24,10 +24,10 @@ namespace dlaunch {
 
 /// One message of a batch.
 struct Transfer {
-  static Transfer send(ConstTensorView data, int to, int tag = 0) {
+  static Transfer send(const ConstTensorView& data, int to, int tag = 0) {
     return {data, {}, to, tag, true};
   }
-  static Transfer recv(TensorView data, int from, int tag = 0) {
+  static Transfer recv(const TensorView& data, int from, int tag = 0) {
     return {{}, data, from, tag, false};
   }
   ConstTensorView out;
@@ -55,9 +55,9 @@ class Tree;
 /// Messages go beside them, in no order with collectives.
 ///
 /// Buffers are read and written in place, stay the caller's, and may not overlap unless a call says
-/// so. A variable is a buffer of one element: `float loss; comm.all_reduce(loss);`. Empty buffers
-/// are fine. In world of one every call works and needs no network. Counts are in elements, ranks
-/// are this communicator's own (0..size()-1).
+/// so; views of them are not kept. A variable is a buffer of one element: `float loss;
+/// comm.all_reduce(loss);`. Empty buffers are fine. In world of one every call works and needs no
+/// network. Counts are in elements, ranks are this communicator's own (0..size()-1).
 ///
 /// Errors: every rank's call carries what it is (name, sequence number, dtype, count, root,
 /// reduction); ranks that disagree all get Error{mismatch} that shows both calls, and so do ranks
@@ -158,79 +158,83 @@ class DLAUNCH_API Communicator {
   void barrier(const BarrierOptions& options = {});
   /// Everyone's `inout` becomes that of `root`. Error{mismatch}: another count, dtype or root on
   /// another rank. Error{misuse}: no such root.
-  void broadcast(TensorView inout, int root, const Options& options = {});
+  void broadcast(const TensorView& inout, int root, const Options& options = {});
   /// `out` of `root` becomes the reduction of everyone's `in`. The others' `out` is neither read
   /// nor written and may be empty; their `in` stays untouched. On the root both may be the same
   /// memory. Errors as all_reduce and broadcast; Error{misuse} also where the root's `out` has not
   /// in.count elements.
-  void reduce(ConstTensorView in, TensorView out, int root, const Reduction& reduction = {},
-              const ReduceOptions& options = {});
+  void reduce(const ConstTensorView& in, const TensorView& out, int root,
+              const Reduction& reduction = {}, const ReduceOptions& options = {});
   /// Everyone's `inout` becomes the reduction of all. Error{mismatch}: another count, dtype or
   /// reduction on another rank. Error{misuse}: a reduction that has no meaning for the dtype, as
   /// the mean of integers without ReduceOptions::truncate_mean.
-  void all_reduce(TensorView inout, const Reduction& reduction = {},
+  void all_reduce(const TensorView& inout, const Reduction& reduction = {},
                   const ReduceOptions& options = {});
   /// The same from `in` to `out`, which may be the same memory; this rank alone decides between the
   /// two forms. Error{misuse} also where `out` has not in.count elements.
-  void all_reduce_into(ConstTensorView in, TensorView out, const Reduction& reduction = {},
-                       const ReduceOptions& options = {});
+  void all_reduce_into(const ConstTensorView& in, const TensorView& out,
+                       const Reduction& reduction = {}, const ReduceOptions& options = {});
   /// `out` (size() * in.count elements) becomes everyone's `in`, in rank order; `in` may be its own
   /// part of `out`. Error{mismatch}: another count or dtype on another rank. Error{misuse}: `out`
   /// of another size.
-  void all_gather(ConstTensorView in, TensorView out, const Options& options = {});
+  void all_gather(const ConstTensorView& in, const TensorView& out, const Options& options = {});
   /// The same with counts[r] elements from rank r. Error{mismatch}: other counts on another rank.
   /// Error{misuse}: not one count for each rank, this rank's is not in.count, or their sum is not
   /// out.count.
-  void all_gather_v(ConstTensorView in, TensorView out, std::span<const std::size_t> counts,
-                    const Options& options = {});
+  void all_gather_v(const ConstTensorView& in, const TensorView& out,
+                    std::span<const std::size_t> counts, const Options& options = {});
   /// The same into views of their own, which need not lie side by side nor be contiguous: out[r]
   /// becomes rank r's `in`, which may be out[rank()]; the views' counts are the call's. The place
   /// of the parts is each rank's own affair: this is all_gather_v on another rank, and messages
   /// call it so. Nothing is gathered in one buffer on the way, but for small parts and where a rank
   /// speaks for its node. Error{mismatch} as all_gather_v. Error{misuse}: not one view for each
   /// rank, this rank's has not in.count elements, or two overlap.
-  void all_gather_list(ConstTensorView in, std::span<const TensorView> out,
+  void all_gather_list(const ConstTensorView& in, std::span<const TensorView> out,
                        const Options& options = {});
   /// all_gather whose result is written on `root` alone; the others' `out` may be empty. Errors as
   /// all_gather; also those of a root, see broadcast.
-  void gather(ConstTensorView in, TensorView out, int root, const Options& options = {});
+  void gather(const ConstTensorView& in, const TensorView& out, int root,
+              const Options& options = {});
   /// counts[r] elements from rank r; only the root's counts are read. Error{mismatch}: another
   /// rank's in.count is not its entry.
-  void gather_v(ConstTensorView in, TensorView out, std::span<const std::size_t> counts, int root,
-                const Options& options = {});
+  void gather_v(const ConstTensorView& in, const TensorView& out,
+                std::span<const std::size_t> counts, int root, const Options& options = {});
   /// The same into views of the root's; the others' `out` may be empty. See all_gather_list.
-  void gather_list(ConstTensorView in, std::span<const TensorView> out, int root,
+  void gather_list(const ConstTensorView& in, std::span<const TensorView> out, int root,
                    const Options& options = {});
   /// Rank r's `out` becomes the r-th part of the root's `in` (size() * out.count elements). The
   /// others' `in` may be empty; the root's `out` may be its own part of `in`. Errors as gather.
-  void scatter(ConstTensorView in, TensorView out, int root, const Options& options = {});
+  void scatter(const ConstTensorView& in, const TensorView& out, int root,
+               const Options& options = {});
   /// The same with counts[r] elements for rank r. Errors as gather_v.
-  void scatter_v(ConstTensorView in, TensorView out, std::span<const std::size_t> counts, int root,
-                 const Options& options = {});
+  void scatter_v(const ConstTensorView& in, const TensorView& out,
+                 std::span<const std::size_t> counts, int root, const Options& options = {});
   /// The same from views of the root's, which may overlap each other: rank r's `out` becomes in[r].
   /// The others' `in` may be empty. See all_gather_list.
-  void scatter_list(std::span<const ConstTensorView> in, TensorView out, int root,
+  void scatter_list(std::span<const ConstTensorView> in, const TensorView& out, int root,
                     const Options& options = {});
   /// The reduction of everyone's `in` (size() * out.count elements); rank r gets its r-th part.
   /// Errors as all_reduce; Error{misuse} also where `in` has another size.
-  void reduce_scatter(ConstTensorView in, TensorView out, const Reduction& reduction = {},
-                      const ReduceOptions& options = {});
+  void reduce_scatter(const ConstTensorView& in, const TensorView& out,
+                      const Reduction& reduction = {}, const ReduceOptions& options = {});
   /// The same with a part of counts[r] elements for rank r. Errors also as all_gather_v.
-  void reduce_scatter_v(ConstTensorView in, TensorView out, std::span<const std::size_t> counts,
-                        const Reduction& reduction = {}, const ReduceOptions& options = {});
+  void reduce_scatter_v(const ConstTensorView& in, const TensorView& out,
+                        std::span<const std::size_t> counts, const Reduction& reduction = {},
+                        const ReduceOptions& options = {});
   /// The same from views, which may overlap each other: rank r gets the reduction of everyone's
   /// in[r]. See all_gather_list.
-  void reduce_scatter_list(std::span<const ConstTensorView> in, TensorView out,
+  void reduce_scatter_list(std::span<const ConstTensorView> in, const TensorView& out,
                            const Reduction& reduction = {}, const ReduceOptions& options = {});
   /// `in` and `out` are size() equal parts; part j of rank i goes to part i of rank j.
   /// Error{mismatch}: another count or dtype on another rank. Error{misuse}: they differ in size,
   /// or are not equal parts.
-  void all_to_all(ConstTensorView in, TensorView out, const Options& options = {});
+  void all_to_all(const ConstTensorView& in, const TensorView& out, const Options& options = {});
   /// in_counts[j] elements go to rank j, out_counts[i] come from rank i, packed in rank order.
   /// Error{mismatch}: rank i sends another number than out_counts[i]. Error{misuse}: not one count
   /// for each rank, or sums that are not those of `in` and `out`.
-  void all_to_all_v(ConstTensorView in, std::span<const std::size_t> in_counts, TensorView out,
-                    std::span<const std::size_t> out_counts, const Options& options = {});
+  void all_to_all_v(const ConstTensorView& in, std::span<const std::size_t> in_counts,
+                    const TensorView& out, std::span<const std::size_t> out_counts,
+                    const Options& options = {});
   /// The same from views and into views, of one type: in[j] goes to rank j, out[i] comes from rank
   /// i. Those that are read may overlap each other. See all_gather_list.
   void all_to_all_list(std::span<const ConstTensorView> in, std::span<const TensorView> out,
@@ -239,10 +243,10 @@ class DLAUNCH_API Communicator {
   /// Rank r's `out` becomes the reduction of the `in` of ranks 0 to r, in their order. Both may be
   /// the same memory. A mean is that of the ranks that were reduced. Errors as all_reduce;
   /// Error{misuse} also where `out` has not in.count elements, Error{unsupported} for CUDA buffers.
-  void scan(ConstTensorView in, TensorView out, const Reduction& reduction = {},
+  void scan(const ConstTensorView& in, const TensorView& out, const Reduction& reduction = {},
             const ReduceOptions& options = {});
   /// The same of the ranks before r alone; rank 0's `out` is not written.
-  void exscan(ConstTensorView in, TensorView out, const Reduction& reduction = {},
+  void exscan(const ConstTensorView& in, const TensorView& out, const Reduction& reduction = {},
               const ReduceOptions& options = {});
 
   // ---- Their started forms: the same meaning, in the order of starting; see Work. ----
@@ -252,46 +256,50 @@ class DLAUNCH_API Communicator {
   // there can be no thread. Several are waited for together by wait_all; messages by batch.
 
   Work start_barrier(const BarrierOptions& options = {});
-  Work start_broadcast(TensorView inout, int root, const Options& options = {});
-  Work start_reduce(ConstTensorView in, TensorView out, int root, const Reduction& reduction = {},
-                    const ReduceOptions& options = {});
-  Work start_all_reduce(TensorView inout, const Reduction& reduction = {},
+  Work start_broadcast(const TensorView& inout, int root, const Options& options = {});
+  Work start_reduce(const ConstTensorView& in, const TensorView& out, int root,
+                    const Reduction& reduction = {}, const ReduceOptions& options = {});
+  Work start_all_reduce(const TensorView& inout, const Reduction& reduction = {},
                         const ReduceOptions& options = {});
-  Work start_all_reduce_into(ConstTensorView in, TensorView out, const Reduction& reduction = {},
-                             const ReduceOptions& options = {});
-  Work start_all_gather(ConstTensorView in, TensorView out, const Options& options = {});
-  Work start_all_gather_v(ConstTensorView in, TensorView out, std::span<const std::size_t> counts,
-                          const Options& options = {});
-  Work start_all_gather_list(ConstTensorView in, std::span<const TensorView> out,
+  Work start_all_reduce_into(const ConstTensorView& in, const TensorView& out,
+                             const Reduction& reduction = {}, const ReduceOptions& options = {});
+  Work start_all_gather(const ConstTensorView& in, const TensorView& out,
+                        const Options& options = {});
+  Work start_all_gather_v(const ConstTensorView& in, const TensorView& out,
+                          std::span<const std::size_t> counts, const Options& options = {});
+  Work start_all_gather_list(const ConstTensorView& in, std::span<const TensorView> out,
                              const Options& options = {});
-  Work start_gather(ConstTensorView in, TensorView out, int root, const Options& options = {});
-  Work start_gather_v(ConstTensorView in, TensorView out, std::span<const std::size_t> counts,
-                      int root, const Options& options = {});
-  Work start_gather_list(ConstTensorView in, std::span<const TensorView> out, int root,
+  Work start_gather(const ConstTensorView& in, const TensorView& out, int root,
+                    const Options& options = {});
+  Work start_gather_v(const ConstTensorView& in, const TensorView& out,
+                      std::span<const std::size_t> counts, int root, const Options& options = {});
+  Work start_gather_list(const ConstTensorView& in, std::span<const TensorView> out, int root,
                          const Options& options = {});
-  Work start_scatter(ConstTensorView in, TensorView out, int root, const Options& options = {});
-  Work start_scatter_v(ConstTensorView in, TensorView out, std::span<const std::size_t> counts,
-                       int root, const Options& options = {});
-  Work start_scatter_list(std::span<const ConstTensorView> in, TensorView out, int root,
+  Work start_scatter(const ConstTensorView& in, const TensorView& out, int root,
+                     const Options& options = {});
+  Work start_scatter_v(const ConstTensorView& in, const TensorView& out,
+                       std::span<const std::size_t> counts, int root, const Options& options = {});
+  Work start_scatter_list(std::span<const ConstTensorView> in, const TensorView& out, int root,
                           const Options& options = {});
-  Work start_reduce_scatter(ConstTensorView in, TensorView out, const Reduction& reduction = {},
-                            const ReduceOptions& options = {});
-  Work start_reduce_scatter_v(ConstTensorView in, TensorView out,
+  Work start_reduce_scatter(const ConstTensorView& in, const TensorView& out,
+                            const Reduction& reduction = {}, const ReduceOptions& options = {});
+  Work start_reduce_scatter_v(const ConstTensorView& in, const TensorView& out,
                               std::span<const std::size_t> counts, const Reduction& reduction = {},
                               const ReduceOptions& options = {});
-  Work start_reduce_scatter_list(std::span<const ConstTensorView> in, TensorView out,
+  Work start_reduce_scatter_list(std::span<const ConstTensorView> in, const TensorView& out,
                                  const Reduction& reduction = {},
                                  const ReduceOptions& options = {});
-  Work start_all_to_all(ConstTensorView in, TensorView out, const Options& options = {});
-  Work start_all_to_all_v(ConstTensorView in, std::span<const std::size_t> in_counts,
-                          TensorView out, std::span<const std::size_t> out_counts,
+  Work start_all_to_all(const ConstTensorView& in, const TensorView& out,
+                        const Options& options = {});
+  Work start_all_to_all_v(const ConstTensorView& in, std::span<const std::size_t> in_counts,
+                          const TensorView& out, std::span<const std::size_t> out_counts,
                           const Options& options = {});
   Work start_all_to_all_list(std::span<const ConstTensorView> in, std::span<const TensorView> out,
                              const Options& options = {});
-  Work start_scan(ConstTensorView in, TensorView out, const Reduction& reduction = {},
+  Work start_scan(const ConstTensorView& in, const TensorView& out, const Reduction& reduction = {},
                   const ReduceOptions& options = {});
-  Work start_exscan(ConstTensorView in, TensorView out, const Reduction& reduction = {},
-                    const ReduceOptions& options = {});
+  Work start_exscan(const ConstTensorView& in, const TensorView& out,
+                    const Reduction& reduction = {}, const ReduceOptions& options = {});
 
   // ---- Point to point. Messages between two ranks with one tag arrive in the order sent. ----
   // Error{misuse}: no such rank, or a tag that is none. A message that nobody receives yet is kept,
@@ -303,26 +311,26 @@ class DLAUNCH_API Communicator {
   /// wait for the receiver; a larger one may. Sending to oneself is buffered. Error{mismatch}: the
   /// receive that took it was for another count or dtype; from a later call, where this one did not
   /// wait.
-  void send(ConstTensorView data, int to, const MessageOptions& options = {});
+  void send(const ConstTensorView& data, int to, const MessageOptions& options = {});
   /// Returns when the receiver has received it, whatever its size. To oneself: an irecv has to be
   /// there. Errors as those of send; Error{unsupported} for CUDA buffers.
-  void ssend(ConstTensorView data, int to, const MessageOptions& options = {});
+  void ssend(const ConstTensorView& data, int to, const MessageOptions& options = {});
   /// Receives exactly data.count elements of its dtype; Error{mismatch} for anything else.
-  Received recv(TensorView data, int from, const MessageOptions& options = {});
+  Received recv(const TensorView& data, int from, const MessageOptions& options = {});
   /// Receives data.count elements at most; the rest of `data` is not written. Error{misuse}: the
   /// message has more. It stays, and the first receive that has room for it takes it.
   /// Error{mismatch}: another dtype. Error{unsupported} for CUDA buffers.
-  Received recv_up_to(TensorView data, int from, const MessageOptions& options = {});
+  Received recv_up_to(const TensorView& data, int from, const MessageOptions& options = {});
   /// Sends `out` and receives `in`, both at once and by one tag: ranks that exchange, or pass data
   /// round a ring, do not wait for each other's receives. Errors as those of send and recv.
-  Received sendrecv(ConstTensorView out, int to, TensorView in, int from,
+  Received sendrecv(const ConstTensorView& out, int to, const TensorView& in, int from,
                     const MessageOptions& options = {});
   /// The same, without waiting. A message that can leave at once has left when isend returns, and
   /// one that has come is there when irecv does.
-  Work isend(ConstTensorView data, int to, const MessageOptions& options = {});
-  Work issend(ConstTensorView data, int to, const MessageOptions& options = {});
-  Work irecv(TensorView data, int from, const MessageOptions& options = {});
-  Work irecv_up_to(TensorView data, int from, const MessageOptions& options = {});
+  Work isend(const ConstTensorView& data, int to, const MessageOptions& options = {});
+  Work issend(const ConstTensorView& data, int to, const MessageOptions& options = {});
+  Work irecv(const TensorView& data, int from, const MessageOptions& options = {});
+  Work irecv_up_to(const TensorView& data, int from, const MessageOptions& options = {});
   /// Starts all before it waits for any, so that exchanges cannot block each other. Each goes by
   /// the tag that it has itself: `comm.batch({Transfer::send(x, next), Transfer::recv(y, last)})`.
   /// Errors as those of send and recv; misuse of any is found before the first has begun.
@@ -353,7 +361,7 @@ class DLAUNCH_API Communicator {
   /// Receives it into the first elements of `data`; `message` is empty then. Error{misuse}, after
   /// which `message` is as it was: it is empty, or another communicator's; `data` is shorter, or of
   /// another dtype. Error{unsupported} for CUDA buffers.
-  Received recv_matched(Message&& message, TensorView data, const Options& options = {});
+  Received recv_matched(Message&& message, const TensorView& data, const Options& options = {});
 
   /// For a loop of the program's own over poll(2), epoll(7) and the like: readable when a started
   /// call of this communicator, or of one that was made from it or from which it was made, may have

@@ -126,7 +126,7 @@ struct Located {
 /// which `in` is the first. Both may be the same memory. Error{misuse}: a mean or premul_sum, which
 /// are of all ranks at once; buffers that differ in dtype or count, or overlap; a reduction that
 /// has no meaning for the dtype. Error{unsupported} for CUDA buffers. For any thread.
-DLAUNCH_API void reduce_local(ConstTensorView in, TensorView inout,
+DLAUNCH_API void reduce_local(const ConstTensorView& in, const TensorView& inout,
                               const Reduction& reduction = {});
 
 }  // namespace dlaunch

@@ -65,14 +65,14 @@ class Gloo final : public contest::Contestant {
     if (op == "barrier") return barrier_call(way);
     if (op == "all_reduce") return all_reduce_call(way, in, count);
     if (op == "broadcast") {
-      std::vector<std::shared_ptr<gloo::BroadcastOptions>> progress_lock;
+      std::vector<std::shared_ptr<gloo::BroadcastOptions>> turns;
       for (int root = 0; root < size; ++root) {
-        progress_lock.push_back(std::make_shared<gloo::BroadcastOptions>(context_));
-        progress_lock.back()->setOutput(in, count);
-        progress_lock.back()->setRoot(root);
+        turns.push_back(std::make_shared<gloo::BroadcastOptions>(context_));
+        turns.back()->setOutput(in, count);
+        turns.back()->setRoot(root);
       }
-      return [progress_lock](long turn) {
-        gloo::broadcast(*progress_lock[static_cast<std::size_t>(turn) % progress_lock.size()]);
+      return [turns](long turn) {
+        gloo::broadcast(*turns[static_cast<std::size_t>(turn) % turns.size()]);
       };
     }
     if (op == "all_gather") {

@@ -11,7 +11,6 @@
 #include <condition_variable>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <new>
 #include <thread>
 #include <utility>
@@ -74,8 +73,8 @@ struct Pair {
   std::vector<std::byte> data = std::vector<std::byte>(8, std::byte{7});
   std::vector<std::byte> into = std::vector<std::byte>(8);
   transport::Receive receive;
-  const std::unique_lock<std::mutex> sends = sender.lock();
-  const std::unique_lock<std::mutex> receives = receiver.lock();
+  const transport::ProgressLock::Held sends = sender.lock();
+  const transport::ProgressLock::Held receives = receiver.lock();
 
   explicit Pair(std::shared_ptr<Store> shared) : store(std::move(shared)) {
     call.op = transport::Op::send;

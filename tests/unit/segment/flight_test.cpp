@@ -2,6 +2,7 @@
 #include "runtime/segment/flight.hpp"
 
 #include "runtime/segment/flight_log.hpp"
+#include "runtime/segment/remote_barrier.hpp"
 #include "runtime/segment/segment.hpp"
 
 #include <array>
@@ -329,4 +330,30 @@ TEST_CASE("threads of a rank record at the same time") {
   const auto log = read_flight(flight.ring());
   CHECK(log.begun == threads * calls);
   CHECK(log.waits.empty());
+}
+
+TEST_CASE(
+    "a thread that records alone is favoured until another one records, and no call is lost") {
+  if (!allow_remote_barriers()) return;  // Where the kernel has none nobody is favoured.
+  Flight::favour_one_thread();
+  Flight flight(nullptr, -1, words), of_another_mesh(nullptr, -1, words);
+  constexpr std::uint64_t calls = 5000;
+  const auto record = [](Flight& to, const Flight::Place& place) {
+    for (std::uint64_t i = 1; i <= calls; ++i) {
+      Flight::Entry(to, place, all_reduce(i), "t.cpp", 1).done();
+    }
+  };
+  const auto place = flight.join(1, "t", 0, 1), another_place = of_another_mesh.join(1, "t", 0, 1);
+  record(flight, place);
+  record(of_another_mesh, another_place);
+  CHECK(read_flight(flight.ring()).begun == calls);
+  CHECK(read_flight(of_another_mesh.ring()).begun == calls);
+  {
+    std::jthread first([&] { record(flight, place); }), second([&] { record(flight, place); });
+  }
+  record(flight, place);
+  CHECK(read_flight(flight.ring()).begun == 4 * calls);
+  const auto log = read_flight(flight.ring());
+  REQUIRE(log.calls.size() == FlightRing::records_max);
+  CHECK(log.calls.back().number == 4 * calls);
 }
