@@ -248,19 +248,29 @@ Received Communicator::State::receive(const TensorView& data, int from,
   return what;
 }
 
-Received Communicator::sendrecv(const ConstTensorView& out, int to, const TensorView& in, int from,
-                                const MessageOptions& options) {
-  if (!out.place.is_host() || !in.place.is_host()) {
-    batch({Transfer::send(out, to, options.tag), Transfer::recv(in, from, options.tag)}, options);
-    return {from, 0, in.dtype, in.count};
-  }
-  state_->check_transfers(
-      std::array{Transfer::send(out, to, options.tag), Transfer::recv(in, from, options.tag)},
-      options);
-  Work sending = isend(out, to, options);
-  const Received what = recv(in, from, options);
+/// What has been checked, in host memory: the message to receive is waited for without being
+/// posted first, where it comes soon.
+static Received exchange(Communicator& communicator, const Transfer& out, const Transfer& in,
+                         const Options& options) {
+  MessageOptions each = options;
+  each.tag = out.tag;
+  Work sending = communicator.isend(out.out, out.peer, each);
+  each.tag = in.tag;
+  const Received what = communicator.recv(in.in, in.peer, each);
   sending.wait();
   return what;
+}
+
+Received Communicator::sendrecv(const ConstTensorView& out, int to, const TensorView& in, int from,
+                                const MessageOptions& options) {
+  const std::array both{Transfer::send(out, to, options.tag),
+                        Transfer::recv(in, from, options.tag)};
+  if (device::any_on_device(both)) {
+    batch(both, options);
+    return {from, 0, in.dtype, in.count};
+  }
+  state_->check_transfers(both, options);
+  return exchange(*this, both[0], both[1], options);
 }
 
 void Communicator::State::check_transfers(std::span<const Transfer> transfers,
@@ -310,6 +320,12 @@ std::vector<Work> Communicator::start_batch(std::span<const Transfer> transfers,
 void Communicator::batch(std::span<const Transfer> transfers, const Options& options) {
   if (device::any_on_device(transfers)) {
     return state_->run_on_device(device::messages(transfers), options);
+  }
+  if (transfers.size() == 2 && transfers[0].is_send != transfers[1].is_send) {
+    state_->check_transfers(transfers, options);
+    const std::size_t sent = transfers[0].is_send ? 0 : 1;
+    exchange(*this, transfers[sent], transfers[1 - sent], options);
+    return;
   }
   std::vector<Work> works = start_batch(transfers, options);
   wait_all(works);
