@@ -1,9 +1,11 @@
 #include "collectives/transport/biased_mutex.hpp"
 
 #include "runtime/base/os/relax.hpp"
+#include "runtime/base/os/thread_pointer.hpp"
 
 #include <algorithm>
 #include <chrono>
+#include <thread>
 #include <utility>
 
 namespace dlaunch::transport {
@@ -50,7 +52,7 @@ void BiasedMutex::end_anothers() {
 void BiasedMutex::note_locked() {
   if (!is_allowed_ || begun_ == biases_max) return;
   if (bias_.load(std::memory_order_relaxed) != nullptr) return;
-  const auto self = std::this_thread::get_id();
+  const std::uintptr_t self = thread_pointer();
   if (std::exchange(last_, self) != self) streak_ = 0;
   if (++streak_ < streak_min << begun_) return;
   streak_ = 0;

@@ -5,8 +5,8 @@
 #include <array>
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <mutex>
-#include <thread>
 
 namespace dlaunch::transport {
 
@@ -66,8 +66,8 @@ class BiasedMutex {
   // For the thread that has locked it.
   Bias* locked_by_ = nullptr;  ///< Null: by mutex_.
   Bias* suspended_ = nullptr;  ///< Goes on when mutex_ is unlocked.
-  std::thread::id last_;
-  std::size_t streak_ = 0;  ///< How often that thread has locked it, with no other between.
+  std::uintptr_t last_ = 0;    ///< The thread_pointer of the last thread that locked it,
+  std::size_t streak_ = 0;     ///< and how often it has, with no other between.
   bool is_allowed_ = false;
   std::size_t begun_ = 0;  ///< Biases so far.
   std::array<Bias, biases_max> biases_;

@@ -1,8 +1,10 @@
 #pragma once
 
+#include "runtime/base/os/thread_pointer.hpp"
 #include "runtime/segment/remote_barrier.hpp"
 
 #include <atomic>
+#include <cstdint>
 
 namespace dlaunch {
 
@@ -21,14 +23,14 @@ class Bias {
   /// Gives it to this thread. Once: a thread that had it and is late must not take another's for
   /// its own.
   void give() noexcept {
-    given_to_ = self();
+    given_to_ = thread_pointer();
     go_on();
   }
   /// Whether this thread has it, and may do until leave() what only one may. Either it sees here
   /// that it was stopped, or the thread that has stopped it sees that this one is inside: stop()
   /// executes the fence for both.
   [[nodiscard]] bool enter() noexcept {
-    const void* const me = self();
+    const std::uintptr_t me = thread_pointer();
     if (owner_.load(std::memory_order_acquire) != me) return false;
     is_inside_.store(true, std::memory_order_relaxed);
     std::atomic_signal_fence(std::memory_order_seq_cst);
@@ -42,12 +44,12 @@ class Bias {
   // ---- One thread at a time. ----
 
   bool is_anothers() const noexcept {
-    const void* const owner = owner_.load(std::memory_order_relaxed);
-    return owner != nullptr && owner != self();
+    const std::uintptr_t owner = owner_.load(std::memory_order_relaxed);
+    return owner != nobody && owner != thread_pointer();
   }
   /// From here on nobody enters; the one that had it may still be inside.
   void stop() noexcept {
-    owner_.store(nullptr, std::memory_order_relaxed);
+    owner_.store(nobody, std::memory_order_relaxed);
     remote_barrier();
   }
   bool is_inside() const noexcept { return is_inside_.load(std::memory_order_acquire); }
@@ -55,13 +57,11 @@ class Bias {
   void go_on() noexcept { owner_.store(given_to_, std::memory_order_release); }
 
  private:
-  static const void* self() noexcept { return &self_; }
-  /// Its address stands for the thread. In the initial thread-local storage access needs no call.
-  [[gnu::tls_model("initial-exec")]] static constinit inline thread_local char self_ = 0;
+  static constexpr std::uintptr_t nobody = 0;
 
-  std::atomic<const void*> owner_{nullptr};
+  std::atomic<std::uintptr_t> owner_{nobody};
   std::atomic<bool> is_inside_{false};  ///< Written by the owner alone.
-  const void* given_to_ = nullptr;
+  std::uintptr_t given_to_ = nobody;
 };
 
 }  // namespace dlaunch
