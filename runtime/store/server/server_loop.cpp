@@ -30,10 +30,10 @@ constexpr auto linger_timeout = 1s;
 constexpr std::size_t events_per_batch = 8192;
 /// A timer that goes off later than this shows that this process stood still.
 constexpr auto late_at = 100ms;
-constexpr int accepts_per_event = 256;
-/// How long all jobs together are served before sockets are polled again, and how long one job's
-/// connections are served at a stretch.
+/// How long all jobs together are served before sockets are polled again, how long newcomers are
+/// accepted meanwhile, and how long one job's connections are served at a stretch.
 constexpr auto batch_time = 1ms;
+constexpr auto accept_time = 1ms;
 constexpr auto turn_time = 500us;
 /// What the jobs together may have changed that is not durable yet: what is written in some
 /// milliseconds, since a small change waits for the one before it.
@@ -224,7 +224,10 @@ void Server::State::on_time(Clock::time_point now) {
 
 void Server::State::accept_some(std::uint64_t index, Clock::time_point now) {
   const Listener& listener = listeners[index];
-  for (int i = 0; i < accepts_per_event; ++i) {
+  // Those that are left are accepted in the next batch: each costs the kernel up to 0.1 ms. One is
+  // accepted in any case, so that one listener's crowd does not keep the other's out.
+  const auto end = now + accept_time;
+  for (bool first = true; first || Clock::now() < end; first = false) {
     if (!may_accept(now)) return pause_accepting(index, pending.front().first + pending_slow);
     if (connections.size() >= connection_limits.all) return make_room(index, now);
     unique_fd socket(::accept4(listener.fd.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
