@@ -1,6 +1,7 @@
 #include "rendezvous/daemon/process_figures.hpp"
 
 #include "runtime/base/os/directory.hpp"
+#include "runtime/base/os/unique_fd.hpp"
 #include "runtime/base/text/take.hpp"
 
 #include <algorithm>
@@ -13,6 +14,7 @@
 #include <string_view>
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/sysinfo.h>
 #include <unistd.h>
@@ -20,6 +22,9 @@
 namespace dlaunch::rendezvous {
 
 namespace {
+
+/// Their table takes half a MiB of the kernel's memory.
+constexpr rlim_t reserved_fds = 65'536;
 
 std::uint64_t resident_bytes() {
   std::ifstream file("/proc/self/statm");
@@ -102,13 +107,14 @@ ProcessFigures process_figures() {
           .cpu_seconds = seconds(usage.ru_utime) + seconds(usage.ru_stime)};
 }
 
-std::uint64_t raise_fd_limit() {
+void raise_fd_limit() {
   rlimit fds{};
-  if (::getrlimit(RLIMIT_NOFILE, &fds) != 0) return 0;
+  if (::getrlimit(RLIMIT_NOFILE, &fds) != 0) return;
   fds.rlim_cur = fds.rlim_max;
   ::setrlimit(RLIMIT_NOFILE, &fds);
   ::getrlimit(RLIMIT_NOFILE, &fds);
-  return fds.rlim_cur;
+  const rlim_t last = std::min(fds.rlim_cur, reserved_fds) - 1;
+  const unique_fd highest(::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, static_cast<int>(last)));
 }
 
 std::size_t machine_memory() {

@@ -17,8 +17,11 @@ struct ProcessFigures {
 
 ProcessFigures process_figures();
 
-/// Allows as many descriptors as the hard limit does; returns how many are allowed now.
-std::uint64_t raise_fd_limit();
+/// Allows as many descriptors as the hard limit does, and has the kernel make room for many of them
+/// at once. To be called before any thread begins: where several share the table of descriptors,
+/// the kernel lets the accept that doubles it wait for all processors (synchronize_rcu), 10 to 20
+/// ms.
+void raise_fd_limit();
 
 /// The machine's memory, by the kernel: the unit hides /proc/meminfo.
 std::size_t machine_memory();

@@ -224,8 +224,8 @@ void Server::State::on_time(Clock::time_point now) {
 
 void Server::State::accept_some(std::uint64_t index, Clock::time_point now) {
   const Listener& listener = listeners[index];
-  // Those that are left are accepted in the next batch: each costs the kernel up to 0.1 ms. One is
-  // accepted in any case, so that one listener's crowd does not keep the other's out.
+  // Those that are left are accepted in the next batch. One is accepted in any case, so that one
+  // listener's crowd does not keep the other's out.
   const auto end = now + accept_time;
   for (bool first = true; first || Clock::now() < end; first = false) {
     if (!may_accept(now)) return pause_accepting(index, pending.front().first + pending_slow);
