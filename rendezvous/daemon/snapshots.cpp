@@ -58,11 +58,14 @@ struct Snapshots::State {
 };
 
 void Snapshots::State::look_for(const std::shared_ptr<State>& self) {
+  std::exception_ptr failure;
   try {
-    self->look([self](Seen seen) { self->take(std::move(seen)); });
+    return self->look([self](Seen seen) { self->take(std::move(seen)); });
   } catch (const std::exception&) {
-    self->take(std::current_exception());
+    failure = std::current_exception();
   }
+  // The handler is over: from here on the reader's thread alone holds the exception.
+  self->take(std::move(failure));
 }
 
 void Snapshots::State::take(Seen seen) {

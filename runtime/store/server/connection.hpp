@@ -102,6 +102,10 @@ class Connection final : public Outbox {
   bool held = false;        ///< Is among those that wait for a change to be durable.
   bool due = false;         ///< Waits for its turn.
   bool unfinished = false;  ///< Its turn was over; it is not read before its next one.
+  /// While it is pending: when it began to wait for its turn, and how long it has waited for turns
+  /// since its deadline was set.
+  Clock::time_point due_since;
+  Clock::duration unread{};
   bool c10d = false;
   MemoryCharge charge;                        ///< What the memory budget counts of it.
   std::shared_ptr<const ServerSecret> asked;  ///< With TLS: the secrets that it is asked for.

@@ -18,6 +18,8 @@ using namespace std::chrono_literals;
 /// second. If there are more, or no descriptor is left, the oldest one goes if it has been slow;
 /// otherwise the newcomer waits.
 constexpr auto hello_timeout = 3s;
+/// A newcomer whose bytes lay unread for so long of that time has not been slow; this server has.
+constexpr auto unread_long = hello_timeout / 2;
 constexpr std::size_t pending_max = 16'384;
 constexpr auto pending_slow = 1s;
 /// The pause before work that failed for want of memory is tried again.
@@ -108,6 +110,7 @@ void Server::State::make_due(Connection& connection) {
   }
   if (connection.due) return;
   turns.add(connection.job, connection.id);
+  if (connection.pending) connection.due_since = Clock::now();
   connection.due = true;
 }
 
@@ -126,6 +129,7 @@ void Server::State::take_turns() {
       Connection* connection = find(next);
       if (connection == nullptr) return true;
       connection->due = false;
+      if (connection->pending) connection->unread += now - connection->due_since;
       if (std::exchange(connection->quiet, false)) set_interest(*connection, connection->wanted);
       guarded(connection, [&] { serve(*connection, now); });
       flush_dirty(now);
@@ -214,7 +218,9 @@ void Server::State::arm() {
 }
 
 void Server::State::on_time(Clock::time_point now) {
-  while (!pending.empty() && pending.front().first + hello_timeout <= now) drop_oldest_pending();
+  while (!pending.empty() && pending.front().first + hello_timeout <= now) {
+    if (!give_more_time(now)) drop_oldest_pending();
+  }
   while (!lingering.empty() && lingering.front().first + linger_timeout <= now) {
     if (Connection* connection = find(lingering.front().second)) end(*connection);
     lingering.pop_front();
@@ -336,6 +342,18 @@ void Server::State::no_longer_pending(Connection& connection) {
 bool Server::State::drop_slow_pending(Clock::time_point now) {
   if (pending.empty() || pending.front().first + pending_slow > now) return false;
   drop_oldest_pending();
+  return true;
+}
+
+/// Gives the oldest unwelcomed connection its time once more if its bytes lay unread for long.
+bool Server::State::give_more_time(Clock::time_point now) {
+  const ConnectionId id = pending.front().second;
+  Connection* connection = find(id);
+  if (connection == nullptr || !connection->pending) return false;
+  if (connection->due) connection->unread += now - std::exchange(connection->due_since, now);
+  if (std::exchange(connection->unread, {}) < unread_long) return false;
+  pending.emplace_back(now, id);
+  pending.pop_front();
   return true;
 }
 

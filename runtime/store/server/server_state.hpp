@@ -109,6 +109,7 @@ struct Server::State final : Host, Connection::Owner, std::enable_shared_from_th
   void make_pending(Connection& connection, Clock::time_point now);
   void no_longer_pending(Connection& connection);
   bool drop_slow_pending(Clock::time_point now);
+  bool give_more_time(Clock::time_point now);
   void drop_oldest_pending();
   void pause_accepting(std::uint64_t index, Clock::time_point until);
   void resume_accepting();

@@ -22,12 +22,18 @@ namespace {
 
 class Everyone final : public store::Host {
  public:
+  /// `slowness`: how long it takes to admit one.
+  explicit Everyone(std::chrono::milliseconds slowness) : slowness_(slowness) {}
   std::variant<wire::Welcome, Refusal> admit(store::ConnectionId, const wire::Hello&) override {
+    if (slowness_ > 0ms) std::this_thread::sleep_for(slowness_);
     return wire::Welcome{"crowd", 1, 0};
   }
   void on_message(store::ConnectionId, const wire::FrameHeader&, BytesView) override {}
   void on_other_version(store::ConnectionId, std::uint32_t) override {}
   void on_closed(store::ConnectionId, bool) override {}
+
+ private:
+  const std::chrono::milliseconds slowness_;
 };
 
 /// As many descriptors as this process may have.
@@ -41,7 +47,7 @@ rlim_t raise_descriptors() {
 
 class ServerProcess {
  public:
-  ServerProcess() {
+  explicit ServerProcess(std::chrono::milliseconds slowness = 0ms) {
     unique_fd listener = listen_tcp(resolve("127.0.0.1", 0).at(0));
     address_ = local_address(listener.get());
     const pid_t parent = ::getpid();
@@ -52,7 +58,7 @@ class ServerProcess {
     if (::getppid() != parent) ::_exit(1);
     raise_descriptors();
     boost::asio::io_context io(1);
-    Everyone host;
+    Everyone host(slowness);
     store::Server server(io, host);
     server.listen(std::move(listener), {true, false});
     io.run();
@@ -207,6 +213,15 @@ TEST_CASE("ten thousand connect at once, all are welcomed, and they cost little 
   CHECK(server.resident_mib() <= 100);
 #endif
   CHECK(witness.add("n", 1) == 1);
+}
+
+TEST_CASE("a server too slow for its crowd drops nobody who has said HELLO") {
+  // The last of them is read two seconds after a newcomer who says nothing would have been dropped.
+  constexpr std::size_t count = 500;
+  ServerProcess server(10ms);
+  Crowd crowd(server.address());
+  crowd.connect(count);
+  CHECK(crowd.greet(count, soon()) == count);
 }
 
 TEST_CASE("a thousand who say a byte a second are all closed, and others do not notice") {
