@@ -147,13 +147,10 @@ bool Communicator::State::send_now(const ConstTensorView& data, int to,
                                    const MessageOptions& options, Flight::Kind kind) {
   if (options.tag < 0 || !is_plain(data, to, options)) return false;
   const auto call = fingerprint(Op::send, data);
-  // Built in place: a copy would have to wait until its parts are written.
-  const Outgoing outgoing{
-      .to = group.world_rank(to),
-      .header = make_header(Kind::message, group.id, call, data.bytes(), options.tag),
-      .payload = {static_cast<const std::byte*>(data.data), data.bytes()}};
+  const auto header = make_header(Kind::message, group.id, call, data.bytes(), options.tag);
+  const BytesView bytes{static_cast<const std::byte*>(data.data), data.bytes()};
   const auto lock = mesh->lock();
-  if (!mesh->send_now(outgoing)) return false;
+  if (!mesh->send_now(group.world_rank(to), header, bytes)) return false;
   note_message(call, options, to, kind);
   return true;
 }

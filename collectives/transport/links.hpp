@@ -105,8 +105,11 @@ class Links final : private Sources, private LookLimit {
   void put_back(const Inbox::Apart& message);
   /// The short ways; false: nothing was done, and the message must be posted. This one for a peer
   /// that shares memory, and a message that is not long.
+  bool send_now(int to, const Header& header, BytesView payload) {
+    return out(to).send_now(header, payload);
+  }
   bool send_now(const Outgoing& message) {
-    return out(message.to).send_now(message.header, message.payload);
+    return send_now(message.to, message.header, message.payload);
   }
   /// For a message that is not long, from whichever rank if that is asked for and all are in
   /// memory. Waits for a moment only.
@@ -129,16 +132,10 @@ class Links final : private Sources, private LookLimit {
   bool look_awhile(int rank, const Holds& holds) {
     if (!is_near(rank)) return holds();
     if (progress_lock_.is_attended()) take_over();
-    const auto now = Clock::now();
-    const int most = is_crowded() ? looks_max_crowded + yields_max : looks_max;
+    const int most = looks_most();
     for (int looks = 0; !holds(); ++looks) {
       if (looks == most || is_over()) return false;
-      if (look_into_memory(now)) continue;
-      if (is_crowded() && looks >= looks_max_crowded) {
-        ::sched_yield();
-      } else {
-        relax();
-      }
+      if (!look_into_memory()) pause_after(looks);
     }
     return true;
   }
@@ -159,7 +156,11 @@ class Links final : private Sources, private LookLimit {
   int descriptor();
   /// Writes it, if there is one: also for a message that is complete when it is started, which
   /// nothing moves later. Needs no lock, like wake.
-  void tell_program() noexcept;
+  void tell_program() noexcept {
+    const int fd = told_program_.load(std::memory_order_acquire);
+    if (fd >= 0) [[unlikely]]
+      write_to_program(fd);
+  }
   /// Whether ranks share processors, so that a rank that looks again and again has to yield.
   bool is_crowded() const { return crowded_; }
 
@@ -238,17 +239,30 @@ class Links final : private Sources, private LookLimit {
   bool tell_senders();
   void on_taken(int from, std::uint64_t ticket);
   void tell_threads() noexcept;
+  static void write_to_program(int fd) noexcept;
 
   bool is_over() const override { return progress_lock_.are_wanted(); }
   bool allows_system_calls() const override;
   static constexpr int looks_max = 512, looks_max_crowded = 3, yields_max = 32;
+  int looks_most() const { return crowded_ ? looks_max_crowded + yields_max : looks_max; }
+  /// After so many looks before this one: where ranks share processors, the awaited one may need
+  /// this one.
+  void pause_after(int looks) const noexcept {
+    if (crowded_ && looks >= looks_max_crowded) {
+      ::sched_yield();
+    } else {
+      relax();
+    }
+  }
   bool is_near(int rank) const;
   bool take_from_any(Receive& receive);
+  bool receive_from_any(Receive& receive);
+  bool receive_from_one(Receive& receive);
   void take_over() noexcept;
   void wait_aside(Clock::time_point now, bool moved);
   bool has_connections() const { return poller_.size() > watched_at_rest_; }
   bool progress(Clock::time_point now);
-  bool look_into_memory(Clock::time_point now);
+  bool look_into_memory();
   void wait_in_turn(Clock::time_point deadline, Clock::time_point now, bool moved, bool spins);
   bool read_losses();
   bool spin(Clock::time_point now, Clock::time_point until);

@@ -82,13 +82,13 @@ void Links::look() {
 bool Links::progress(Clock::time_point now) {
   bool moved = decide(now);
   std::erase_if(busy_, [](const SendQueue* queue) { return !queue->has_work(); });
-  for (const auto& transport : transports_) moved = transport->progress(now) || moved;
+  for (const auto& transport : transports_) moved = transport->progress() || moved;
   return tell_senders() || moved;
 }
 
-bool Links::look_into_memory(Clock::time_point now) {
+bool Links::look_into_memory() {
   bool moved = false;
-  for (Transport* transport : in_memory_) moved = transport->progress(now) || moved;
+  for (Transport* transport : in_memory_) moved = transport->progress() || moved;
   moved = tell_senders() || moved;
   if (moved) tell_program();
   return moved;
@@ -135,7 +135,7 @@ void Links::wait_aside(Clock::time_point now, bool moved) {
   const bool sleeps = timeout_ms != 0;
   if (sleeps) {
     for (Transport* transport : in_memory_) transport->lie_down();
-    if (look_into_memory(now)) timeout_ms = 0;
+    if (look_into_memory()) timeout_ms = 0;
   }
   std::array<pollfd, 2> any{pollfd{poller_.fd(), POLLIN, 0}, pollfd{progress_wakeup_, POLLIN, 0}};
   progress_lock_.stepped_aside([&] {
@@ -173,7 +173,7 @@ bool Links::spin(Clock::time_point now, Clock::time_point until) {
     const bool yields = crowded_ && !first;
     for (int i = 0; i < (yields ? 1 : spins_between_looks); ++i) {
       yields ? static_cast<void>(::sched_yield()) : relax();
-      if (look_into_memory(now)) return true;
+      if (look_into_memory()) return true;
     }
     if (now < sockets_due) continue;
     if (poll(0)) return true;
@@ -213,25 +213,39 @@ bool Links::take_from_any(Receive& receive) {
 
 bool Links::receive_now(Receive& receive) {
   if (progress_lock_.is_attended()) take_over();
-  if (receive.from == any_source) {
-    if (!inbox_.is_clear() || !is_near(any_source)) return false;
-    for (int looks = is_crowded() ? looks_max_crowded : looks_max; looks > 0 && !is_over();
-         --looks) {
-      if (take_from_any(receive)) return true;
-      // What has come, and is long, another's or synchronous, takes the long way.
-      if (std::any_of(ins_.begin(), ins_.end(),
-                      [](const auto& in) { return (*in.kept)->has_left_something(); })) {
-        return false;
-      }
-      relax();
+  if (inbox_.take_parked(receive)) return true;
+  return receive.from == any_source ? receive_from_any(receive) : receive_from_one(receive);
+}
+
+bool Links::receive_from_any(Receive& receive) {
+  if (!inbox_.is_clear() || !is_near(any_source)) return false;
+  const int most = looks_most();
+  for (int looks = 0; looks < most && !is_over(); ++looks) {
+    if (take_from_any(receive)) return true;
+    // What has come, and is long, another's or synchronous, takes the long way.
+    if (std::any_of(ins_.begin(), ins_.end(),
+                    [](const auto& in) { return (*in.kept)->has_left_something(); })) {
+      return false;
     }
-    return false;
+    pause_after(looks);
   }
+  return false;
+}
+
+bool Links::receive_from_one(Receive& receive) {
   if (!inbox_.is_clear(receive.from)) return false;
   ReceivingEnd* end = in(receive.from);
-  if (end == nullptr || !end->take_soon(receive, *this)) return false;
-  inbox_.note_taken(receive.from, receive.header);
-  return true;
+  if (end == nullptr) return false;
+  bool is_taken = end->take_soon(receive, *this);
+  if (!is_taken && crowded_ && is_near(receive.from) && is_flushed()) {
+    for (int looks = looks_max_crowded; looks < looks_most() && !is_over(); ++looks) {
+      if (end->has_left_something() || end->ended()) break;
+      pause_after(looks);
+      if ((is_taken = end->take_soon(receive, NoLook()))) break;
+    }
+  }
+  if (is_taken) inbox_.note_taken(receive.from, receive.header);
+  return is_taken;
 }
 
 bool Links::receive_at_once(Receive& receive) {
@@ -275,12 +289,11 @@ void Links::sleep(Clock::time_point until, bool only_look) {
     return;
   }
   // From here on writers ring; data written before is seen below.
-  const auto now = Clock::now();
   for (Transport* transport : in_memory_) transport->lie_down();
-  if (look_into_memory(now)) timeout_ms = 0;
+  if (look_into_memory()) timeout_ms = 0;
   poll(timeout_ms);
   for (Transport* transport : in_memory_) transport->get_up();
-  look_into_memory(now);
+  look_into_memory();
 }
 
 Clock::time_point Links::next_wake(Clock::time_point deadline) const {
@@ -305,10 +318,7 @@ int Links::descriptor() {
   return program_.get();
 }
 
-void Links::tell_program() noexcept {
-  const int fd = told_program_.load(std::memory_order_acquire);
-  if (fd < 0) [[likely]]
-    return;
+void Links::write_to_program(int fd) noexcept {
   const std::uint64_t one = 1;
   // A counter that is full is readable.
   [[maybe_unused]] const auto written = ::write(fd, &one, sizeof one);
@@ -321,7 +331,7 @@ bool Links::read_losses() {
   if (losses_.size() != losses_heard_.size()) tell_program();
   losses_heard_.resize(losses_.size(), losses_read_);
   // By now everything that a rank wrote before its end is there.
-  return look_into_memory(losses_read_);
+  return look_into_memory();
 }
 
 /// Polls descriptors; whether any was ready. Data comes first: a peer's data must be seen before

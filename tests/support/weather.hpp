@@ -264,7 +264,7 @@ class WeatherTransport final : public transport::Transport, public transport::Wa
     queues_.push_back(&queue);
     return std::make_unique<WeatherSender>(sky_, rank_, queue.to());
   }
-  bool progress(Clock::time_point) override {
+  bool progress() override {
     bool moved = false;
     for (int from = 0; from < sky_.size(); ++from) {
       if (from == rank_ || !sky_.has_begun(from, rank_) || mesh_.sources.has(from)) continue;

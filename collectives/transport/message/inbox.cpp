@@ -177,6 +177,17 @@ bool Inbox::take(Receive& receive, const Arrival& arrival) {
   return true;
 }
 
+bool Inbox::take_parked(Receive& receive) {
+  if (parked_.empty()) return false;
+  const auto arrival = first_arrival(receive);
+  if (!arrival || arrival->parked == nullptr) return false;
+  const Source& s = source(arrival->from);
+  const bool under_way = s.parking && arrival->parked == s.parked.last();
+  const Header& header = arrival->parked->header;
+  return !under_way && !is_synchronous(header) && agrees(receive, header) &&
+         take(receive, *arrival);
+}
+
 /// The message under way.
 void Inbox::park(Source& s, int from) {
   Parked* parked = spare_.pop_front();

@@ -54,6 +54,9 @@ class Inbox {
   bool is_clear() const {
     return posted_for_any_.empty() && posted_.empty() && parked_.empty() && under_way_ == 0;
   }
+  /// Takes a parked message that is there as a whole, and with which the receive agrees, where one
+  /// is the first that fits; else posts nothing. A parked message is wanted by no posted receive.
+  bool take_parked(Receive& receive);
   /// Whether there are posted receives.
   bool is_awaited() const;
   /// The receive that takes this message of `from`, which is there as a whole, and is posted no

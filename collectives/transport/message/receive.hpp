@@ -36,6 +36,9 @@ struct Receive {
   /// answering: it has the message, but the sender still has to be told (is_synchronous).
   enum class State { waiting, filling, answering, done, mismatched, too_long };
 
+  /// Not "= default", by which a Receive() would be cleared as a whole first.
+  Receive() noexcept {}
+
   Kind kind = Kind::collective;
   std::uint64_t communicator = 0;
   int from = any_source;  ///< World rank; any_source for messages.

@@ -107,7 +107,7 @@ class Transport {
   virtual std::unique_ptr<SendingEnd> connect(SendQueue& queue) = 0;
   /// Moves data of which no descriptor tells, and does work that is due. Returns whether anything
   /// moved.
-  virtual bool progress(Clock::time_point now) = 0;
+  virtual bool progress() = 0;
   /// This rank sleeps between these two calls: data that comes meanwhile wakes it, through a
   /// descriptor. Data that came before is found by one more `progress`.
   virtual void lie_down() = 0;

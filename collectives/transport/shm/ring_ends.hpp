@@ -75,6 +75,10 @@ class RingReader final : public ReceivingEnd {
   /// Whether there is something to read.
   bool has_news() const noexcept { return (ring_.written.load() & ~Ring::closed) != position_; }
 
+  /// Whether pump() may find something to do, its sender's end included.
+  bool needs_pump() const noexcept {
+    return ring_.written.load() != position_ || under_ != Under::nothing;
+  }
   bool pump(Inbox& inbox, const OnControl& on_control) override;
   /// Takes the next message if it is the one that is wanted and is there as a whole; nobody else
   /// must be waiting for it. Returns whether it did.

@@ -62,12 +62,12 @@ void Rings::find_writers() {
   }
 }
 
-bool Rings::progress(Clock::time_point) {
+bool Rings::progress() {
   find_writers();
   is_sending_ = std::any_of(outs_.begin(), outs_.end(), [](auto* out) { return out->has_work(); });
   bool moved = false;
   for (const auto& [rank, reader] : readers_) {
-    moved = reader->pump(mesh_.inbox, mesh_.on_control) || moved;
+    if (reader->needs_pump()) moved = reader->pump(mesh_.inbox, mesh_.on_control) || moved;
   }
   bool has_ended = false;
   for (SendQueue* queue : outs_) {

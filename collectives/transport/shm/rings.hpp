@@ -35,7 +35,7 @@ class Rings final : public Transport {
   Reach reach(int rank, const std::optional<Location>& location) const override;
   bool is_in_memory() const noexcept override { return true; }
   std::unique_ptr<SendingEnd> connect(SendQueue& queue) override;
-  bool progress(Clock::time_point now) override;
+  bool progress() override;
   void lie_down() override;
   void get_up() override { of_.bell->get_up(); }
   Clock::time_point next_wake() const override { return Clock::time_point::max(); }

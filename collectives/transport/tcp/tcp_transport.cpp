@@ -99,7 +99,8 @@ bool TcpTransport::look_up_pending(Clock::time_point now) {
   return moved;
 }
 
-bool TcpTransport::progress(Clock::time_point now) {
+bool TcpTransport::progress() {
+  const auto now = Clock::now();
   bool moved = look_up_pending(now);
   visited_.swap(unfinished_);
   for (InboundConnection* each : visited_) moved = each->go_on() || moved;

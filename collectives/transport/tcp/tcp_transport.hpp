@@ -47,7 +47,7 @@ class TcpTransport final : public Transport {
   Reach reach(int, const std::optional<Location>&) const override { return Reach::yes; }
   bool is_in_memory() const noexcept override { return false; }
   std::unique_ptr<SendingEnd> connect(SendQueue& queue) override;
-  bool progress(Clock::time_point now) override;
+  bool progress() override;
   void lie_down() override {}
   void get_up() override {}
   Clock::time_point next_wake() const override;

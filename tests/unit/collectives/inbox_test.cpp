@@ -39,6 +39,44 @@ TEST_CASE("a message that is being parked goes on where its receive wants it") {
   CHECK(slot.memory[3] == std::byte{2});
 }
 
+TEST_CASE("a parked message is taken at once if it is whole and the receive agrees with it") {
+  Inbox inbox;
+  Slot empty(4, 1);
+  CHECK_FALSE(inbox.take_parked(empty.receive));
+  CHECK_FALSE(inbox.is_awaited());
+
+  inbox.begin(1, data_header(4));
+  feed(inbox, 1, 3, 7);
+  CHECK_FALSE(inbox.take_parked(empty.receive));  // Its last byte is still to come.
+  feed(inbox, 1, 1, 7);
+  Slot other(4, 1, 9), from_another(4, 2), too_short(3, 1);
+  CHECK_FALSE(inbox.take_parked(other.receive));
+  CHECK_FALSE(inbox.take_parked(from_another.receive));
+  CHECK_FALSE(inbox.take_parked(too_short.receive));
+  CHECK_FALSE(inbox.is_awaited());
+
+  const std::vector<int> all{0, 1, 2};
+  Slot any(4, any_source);
+  any.receive.sources = all;
+  CHECK(inbox.take_parked(any.receive));
+  CHECK(any.done());
+  CHECK(any.receive.source == 1);
+  CHECK(any.memory[3] == std::byte{7});
+  CHECK_FALSE(inbox.take_parked(empty.receive));
+  CHECK(inbox.is_clear());
+
+  // One whose sender waits for the receiver is not: that has to be told first.
+  Header synchronous = data_header(4);
+  synchronous.sequence = 1;
+  inbox.begin(1, synchronous);
+  feed(inbox, 1, 4, 8);
+  CHECK_FALSE(inbox.take_parked(empty.receive));
+  // Nor one behind it.
+  inbox.begin(1, data_header(4));
+  feed(inbox, 1, 4, 9);
+  CHECK_FALSE(inbox.take_parked(empty.receive));
+}
+
 TEST_CASE("beyond its limit a source is held until there is room, or a receive") {
   Inbox inbox(1000);
   inbox.begin(1, data_header(700));

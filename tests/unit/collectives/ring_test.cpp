@@ -293,12 +293,12 @@ TEST_CASE("sets of rings know nothing of each other") {
   const auto bell = std::make_shared<Wakeup>(pair.segment, 1, 1);
   Reading last(pair.segment, bell, ring_sets - 1, 1, 2);
   REQUIRE(pair.writer->write(header_of(0), {}));
-  CHECK_FALSE(last.rings.progress({}));
+  CHECK_FALSE(last.rings.progress());
   CHECK_FALSE(last.has(0));
   const auto writer =
       std::make_unique<RingWriter>(*pair.segment, pair.writers_bell, ring_sets - 1, 1, 0);
   REQUIRE(writer->write(header_of(0, 5), {}));
-  CHECK(last.rings.progress({}));
+  CHECK(last.rings.progress());
   CHECK(last.inbox.last_seen(0)->tag == 5);
   { Reading first(pair.segment, bell, 0, 1, 2); }
   CHECK(pair.writer->end() != nullptr);
@@ -311,7 +311,7 @@ TEST_CASE("whoever says that it writes is looked at, ranks that do not exist are
   Reading reading(segment, bell, 0, 0, 3);
   segment->rank(0).readers[0].writers[0].store(~std::uint64_t{0});
   segment->rank(0).readers[0].writers[5].store(~std::uint64_t{0});
-  CHECK_FALSE(reading.rings.progress({}));
+  CHECK_FALSE(reading.rings.progress());
   CHECK_FALSE(reading.has(0));
   CHECK(reading.has(1));
   CHECK(reading.has(2));
