@@ -120,6 +120,7 @@ class Call final : public Mesh, public transport::WaitPolicy {
   void confirm(const RootedWindow& window);
 
   const transport::Fingerprint& fingerprint() const { return frame_.fingerprint; }
+  bool has_own_timeout() const noexcept { return setting().has_own_timeout; }
   // What CallContext says of it.
   std::string label() const { return frame_.context().label(); }
   std::string full_label() const { return frame_.context().full_label(); }

@@ -26,6 +26,13 @@ bool is_cut_off(Membership* membership) {
   }
 }
 
+/// Whether a probe, which has taken nothing, found nothing in the time that it was given itself.
+bool is_late_probe(const Call& call, const Error& failure) {
+  const auto* known = dynamic_cast<const CallError*>(&failure);
+  return failure.errc() == Errc::timeout && call.fingerprint().op == transport::Op::probe &&
+         call.has_own_timeout() && (known == nullptr || !known->told());
+}
+
 }  // namespace
 
 void FlightPlace::take(transport::Links& mesh, const Group& group) {
@@ -60,8 +67,8 @@ Flight::Call Communicator::State::set_apart(Fingerprint& fingerprint) const {
   return fingerprint.record();
 }
 
-/// Wrong arguments fail one call, and in a collective the others' same call; anything else breaks
-/// the communicator.
+/// Wrong arguments fail one call, and in a collective the others' same call; a late probe fails
+/// alone; anything else breaks the communicator.
 void Communicator::State::fail(Call& call) {
   call.keep_thread();
   try {
@@ -87,7 +94,7 @@ void Communicator::State::fail(Call& call, const Error& failure) {
       return break_off(call, lost);
     }
   }
-  break_off(call, failure);
+  if (!is_late_probe(call, failure)) break_off(call, failure);
 }
 
 void Communicator::State::break_off(Call& call, const Error& failure) {

@@ -207,8 +207,9 @@ struct __attribute__((visibility("hidden"))) Communicator::State
     check_process();
     throw_if_broken();
     Flight::Entry entry = flight.begin_message(fingerprint, options, peer, kind);
-    const Call::Setting setting{*mesh,        group,  kept, aborted,    timeout_of(options),
-                                options.site, &entry, peer, options.tag};
+    Call::Setting setting{*mesh,        group,  kept, aborted,    timeout_of(options),
+                          options.site, &entry, peer, options.tag};
+    setting.has_own_timeout = options.timeout > Clock::duration::zero();
     Call call(setting, fingerprint);
     attempt(call, [&](Call& running) {
       check_timeout(running, options.timeout);

@@ -57,6 +57,7 @@ struct CallSetting {
   int tag = 0;
   CallHistory* history = nullptr;  ///< Not null if a device is used.
   LentThread* lent = nullptr;      ///< Null: the caller's own, to the call's end.
+  bool has_own_timeout = false;    ///< Else the timeout is the communicator's.
 };
 
 /// A call, as its parts see it.

@@ -344,7 +344,9 @@ class DLAUNCH_API Communicator {
   void batch(std::initializer_list<Transfer> transfers, const Options& options = {}) {
     batch(std::span(transfers.begin(), transfers.size()), options);
   }
-  /// Waits until a message that a recv with these arguments would take has begun to arrive.
+  /// Waits until a message that a recv with these arguments would take has begun to arrive. It
+  /// takes nothing, so Error{timeout} breaks nothing where the options have a timeout of their own;
+  /// so with start_probe and match.
   [[nodiscard]] Received probe(int from, const MessageOptions& options = {});
   /// The same without waiting.
   [[nodiscard]] std::optional<Received> try_probe(int from, const MessageOptions& options = {});

@@ -94,7 +94,8 @@ class Messages(Calls):
         return self._work(status, call, handle, held, frame)
 
     def probe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, *, timeout: Optional[float] = None) -> Received:
-        """Waits until a message that a recv with these arguments would take has begun to arrive."""
+        """Waits until a message that a recv with these arguments would take has begun to arrive. It takes nothing, so
+        that it breaks nothing where it ends at a `timeout` of its own; so with start_probe() and match()."""
         frame = _frame(1)
         options = options_with(frame, "probe", timeout, tag)
         struct = c.Received()

@@ -5,9 +5,11 @@
 #include <dlaunch/dlaunch.hpp>
 
 #include <array>
+#include <functional>
 #include <numeric>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -209,11 +211,43 @@ TEST_CASE("a matched message outlives its communicator") {
   message.reset();
 }
 
-TEST_CASE("a match that nothing comes for ends at its deadline") {
+TEST_CASE("a probe for which nothing comes ends at its own deadline, and breaks nothing") {
+  check_all(run_ranks(2, [](const World& world) {
+    Communicator comm(world);
+    comm.set_timeout(60s);
+    int number = 5;
+    if (comm.rank() == 0) {
+      constexpr MessageOptions soon{.timeout = 30ms};
+      const std::function<void()> probes[] = {
+          [&] { static_cast<void>(comm.match(1, soon)); },
+          [&] { static_cast<void>(comm.probe(1, soon)); },
+          [&] { comm.start_probe(1, soon).wait(); },
+      };
+      for (const auto& probe : probes) {
+        const auto error = error_of(probe);
+        REQUIRE(error);
+        CHECK(error->errc() == Errc::timeout);
+        CHECK(std::string_view(error->what()).find("probe from rank 1 (tag 0)") !=
+              std::string_view::npos);
+      }
+      comm.send(number, 1);
+      CHECK(comm.match(1).what().count == 1);
+      comm.recv(number, 1);
+    } else {
+      comm.recv(number, 0);
+      comm.send(number, 0);
+    }
+    comm.barrier();
+  }));
+}
+
+TEST_CASE("a probe that ends at its communicator's deadline breaks it as other calls do") {
   const auto outcomes = run_ranks(2, [](const World& world) {
     Communicator comm(world);
-    if (comm.rank() == 0) static_cast<void>(comm.match(1, {.timeout = 30ms}));
+    comm.set_timeout(30ms);
+    if (comm.rank() != 0) return;
+    CHECK(error_of([&] { static_cast<void>(comm.probe(1)); }));
+    comm.barrier();
   });
-  CHECK(outcomes[0].code.has_value());
   CHECK(outcomes[0].mentions("probe from rank 1 (tag 0)"));
 }

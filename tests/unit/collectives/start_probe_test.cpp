@@ -234,7 +234,8 @@ TEST_CASE("a probe ends with an error where nothing can come, and takes no wrong
     const auto outcomes = run_ranks(2, [](const World& world) {
       Communicator comm(world);
       if (comm.rank() == 0) {
-        Work probe = comm.start_probe(1, {.timeout = 50ms, .tag = 3});
+        comm.set_timeout(50ms);
+        Work probe = comm.start_probe(1, {.tag = 3});
         probe.wait();
       }
       comm.set_timeout(60s);

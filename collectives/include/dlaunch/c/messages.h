@@ -77,7 +77,9 @@ DL_API dl_status dl_batch(dl_comm* comm, const dl_transfer* transfers, size_t co
 DL_API dl_status dl_start_batch(dl_comm* comm, const dl_transfer* transfers, size_t count,
                                 dl_work** works, const dl_options* options);
 
-/* Waits until a message that a dl_recv with these arguments would take has begun to arrive. */
+/* Waits until a message that a dl_recv with these arguments would take has begun to arrive. It takes
+ * nothing, so DL_TIMEOUT breaks nothing where the options have a timeout of their own; so with
+ * dl_start_probe and dl_match. */
 DL_API dl_status dl_probe(dl_comm* comm, int from, dl_received* received,
                           const dl_options* options);
 /* The same without waiting; `received`, which may be null, is written if *found becomes 1. */
