@@ -49,9 +49,10 @@ constexpr std::size_t followers_max = 16;
 /// word.
 constexpr auto silence_max = 15s;
 constexpr std::string_view silence = ":\n\n";  // A comment, as an event stream has it.
-/// When all are taken and another comes, or no descriptor is left for it, the connection that has
-/// been silent for longest goes, if that is this long.
+/// When all are taken and another comes, or no descriptor is left for it, a connection goes that
+/// has been silent for so long, or has not taken its whole answer for so long.
 constexpr auto idle_time_min = 250ms;
+constexpr auto untaken_time_min = 1s;
 /// How long, and how much, a refused client may go on sending before its connection is closed: a
 /// close with unread bytes would take our answer away from it.
 constexpr auto linger_time_max = 1s;
@@ -128,9 +129,9 @@ struct HttpServer::State : std::enable_shared_from_this<State> {
   static asio::awaitable<void> linger(beast::tcp_stream& stream);
   Page page_for(const Request& request, const std::string& peer) const;
 
-  /// Ends the connection that has waited for a request for longest, if that is long enough:
-  /// nullopt. Else: when it is worth another try.
-  std::optional<Clock::time_point> end_idlest();
+  /// Ends the connection that has kept us waiting for longest, if that is long enough: nullopt.
+  /// Else: when it is worth another try.
+  std::optional<Clock::time_point> end_slowest();
   /// Begins to accept, unless a coroutine does so already.
   void go_on_accepting();
   /// Logging may fail, too.
@@ -181,13 +182,14 @@ struct HttpServer::State::Connection {
   std::shared_ptr<State> state;
   beast::tcp_stream stream;
   std::string peer;
-  /// Since when a request is awaited; unset while one is answered.
-  std::optional<Clock::time_point> idle_since = Clock::now();
+  /// From when on it may be ended for another one's sake, as its client is awaited: with a request,
+  /// or to take an answer. Unset while nobody waits for the client.
+  std::optional<Clock::time_point> slow_from = Clock::now() + idle_time_min;
   asio::steady_timer wake;  ///< For a follower of a feed: runs until there is news.
   bool hung_up = false;
 };
 
-/// Waits for room for another connection: there is some at once, or when the idlest one is gone.
+/// Waits for room for another connection: there is some at once, or when the slowest one is gone.
 asio::awaitable<void> HttpServer::State::make_room(std::shared_ptr<State> self) {
   error_code error;
   while (!self->stopped && self->connections.size() >= connections_max) {
@@ -196,22 +198,21 @@ asio::awaitable<void> HttpServer::State::make_room(std::shared_ptr<State> self) 
                                        asio::redirect_error(asio::use_awaitable, error));
     if (self->stopped || self->connections.size() < connections_max) co_return;
     // Until it is gone, if one goes.
-    self->pause.expires_at(self->end_idlest().value_or(Clock::time_point::max()));
+    self->pause.expires_at(self->end_slowest().value_or(Clock::time_point::max()));
     co_await self->pause.async_wait(asio::redirect_error(asio::use_awaitable, error));
   }
 }
 
-std::optional<Clock::time_point> HttpServer::State::end_idlest() {
-  Connection* idlest = nullptr;
+std::optional<Clock::time_point> HttpServer::State::end_slowest() {
+  Connection* slowest = nullptr;
   for (Connection* one : connections) {
-    if (!one->idle_since) continue;
-    if (idlest == nullptr || *one->idle_since < *idlest->idle_since) idlest = one;
+    if (!one->slow_from) continue;
+    if (slowest == nullptr || *one->slow_from < *slowest->slow_from) slowest = one;
   }
-  if (idlest == nullptr) return Clock::now() + request_time_max;
-  const auto due = *idlest->idle_since + idle_time_min;
-  if (due > Clock::now()) return due;
-  idlest->idle_since.reset();
-  idlest->stream.cancel();
+  if (slowest == nullptr) return Clock::now() + request_time_max;
+  if (*slowest->slow_from > Clock::now()) return slowest->slow_from;
+  slowest->slow_from.reset();
+  slowest->stream.cancel();
   return std::nullopt;
 }
 
@@ -243,7 +244,7 @@ asio::awaitable<void> HttpServer::State::accept(std::shared_ptr<State> self) {
       auto connection = std::make_shared<Connection>(self, std::move(socket));
       asio::co_spawn(self->io, serve(std::move(connection)), self->ended("a status connection"));
     } else if (error != asio::error::connection_aborted) {
-      self->end_idlest();
+      self->end_slowest();
       self->pause.expires_after(accept_pause);
       co_await self->pause.async_wait(asio::redirect_error(asio::use_awaitable, error));
     }
@@ -256,13 +257,13 @@ asio::awaitable<void> HttpServer::State::serve(std::shared_ptr<Connection> conne
   beast::flat_buffer buffer(header_bytes_max);
   for (bool keep = true; keep && !self.stopped;) {
     stream.expires_after(request_time_max);
-    connection->idle_since = Clock::now();
+    connection->slow_from = Clock::now() + idle_time_min;
     Request request;
     request.header_limit(header_bytes_max);
     error_code error;
     co_await http::async_read_header(stream, buffer, request,
                                      asio::redirect_error(asio::use_awaitable, error));
-    connection->idle_since.reset();
+    connection->slow_from.reset();
     std::optional<Page> page;
     if (error) {
       page = objection(error);
@@ -280,6 +281,7 @@ asio::awaitable<void> HttpServer::State::serve(std::shared_ptr<Connection> conne
       co_return;
     }
     Response response = to_response(request, std::move(*page), keep);
+    connection->slow_from = Clock::now() + untaken_time_min;
     co_await http::async_write(stream, response, asio::redirect_error(asio::use_awaitable, error));
     if (error) co_return;
     if (refused) co_await linger(stream);

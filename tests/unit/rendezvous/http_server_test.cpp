@@ -61,6 +61,7 @@ class Served {
           if (target == "/flood") return Page{.feed = std::make_shared<Flood>()};
           if (target == "/feed") return Page{.feed = feed_};
           if (target == "/large") return Page{.body = std::string(64u << 20, 'x')};
+          if (target == "/long") return Page{.body = std::string(8u << 20, 'x')};
           if (target == "/bug") throw std::runtime_error("a page that fails");
           return Page{.body = "at " + std::string(target)};
         },
@@ -282,6 +283,22 @@ TEST_CASE("64 are served at once, and the next one in the place of the idlest") 
   clients.back().say("GET /still HTTP/1.1\r\n\r\n");
   CHECK(clients.back().hear("at /still").ends_with("at /still"));
   CHECK(served.connections() <= 64);
+}
+
+TEST_CASE("64 who do not read their pages keep nobody out: they go one by one, as others come") {
+  Served served;
+  std::vector<Client> deaf;
+  for (int i = 0; i < 64; ++i) {
+    deaf.emplace_back(served.address);
+    deaf.back().say("GET /long HTTP/1.1\r\n\r\n");
+    CHECK(deaf.back().hear("HTTP/1.1 200").starts_with("HTTP/1.1 200"));
+  }
+  // A page that nobody takes is given up after five seconds, and these were all asked for at once.
+  for (int i = 0; i < 8; ++i) {
+    CHECK(asked(served.address, "GET /next HTTP/1.0\r\n\r\n").ends_with("at /next"));
+  }
+  CHECK(served.connections() >= 48);
+  CHECK(deaf.front().to_the_end().size() < (8u << 20));
 }
 
 TEST_CASE("garbage of every kind, many times") {
