@@ -130,22 +130,23 @@ DlaunchBackend::WorkPointer DlaunchBackend::reduce(Tensors& tensors,
 DlaunchBackend::WorkPointer DlaunchBackend::allgather(Lists& outputs, Tensors& inputs,
                                                       const c10d::AllgatherOptions& options) {
   constexpr const char* call = "all_gather";
-  const auto& input = only(call, inputs);
+  const at::Tensor input = in_order(only(call, inputs));
   const auto& list = only(call, outputs);
   check_count(call, "output tensor", list.size(), static_cast<std::size_t>(size_));
   check_types(call, input, list.front());
   const auto in = view_of(call, input);
   const auto out = views_of(call, list);
   return collective(
-      {OpType::ALLGATHER, call, "dlaunch:all_gather", 0, options.timeout, inputs, list},
+      {OpType::ALLGATHER, call, "dlaunch:all_gather", 0, options.timeout, Tensors{input}, list},
       [&](Communicator& communicator, const dlaunch::Options& asked, Works& works) {
         works.push_back(communicator.start_all_gather_list(in, out, asked));
       });
 }
 
-DlaunchBackend::WorkPointer DlaunchBackend::_allgather_base(at::Tensor& output, at::Tensor& input,
+DlaunchBackend::WorkPointer DlaunchBackend::_allgather_base(at::Tensor& output, at::Tensor& given,
                                                             const c10d::AllgatherOptions& options) {
   constexpr const char* call = "all_gather_into_tensor";
+  const at::Tensor input = in_order(given);
   check_parts(call, output, input, size_);
   const auto in = view_of(call, input);
   const auto out = view_of(call, output);
@@ -157,8 +158,9 @@ DlaunchBackend::WorkPointer DlaunchBackend::_allgather_base(at::Tensor& output, 
 }
 
 DlaunchBackend::WorkPointer DlaunchBackend::allgather_coalesced(
-    Lists& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) {
+    Lists& outputs, Tensors& given, const c10d::AllgatherOptions& options) {
   constexpr const char* call = "all_gather";
+  const Tensors inputs = in_order(given);
   check_count(call, "list of output tensors", outputs.size(), static_cast<std::size_t>(size_));
   for (const auto& list : outputs) check_count(call, "tensor", list.size(), inputs.size());
   std::vector<TensorView> in;
@@ -180,8 +182,9 @@ DlaunchBackend::WorkPointer DlaunchBackend::allgather_coalesced(
 }
 
 DlaunchBackend::WorkPointer DlaunchBackend::allgather_into_tensor_coalesced(
-    Tensors& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) {
+    Tensors& outputs, Tensors& given, const c10d::AllgatherOptions& options) {
   constexpr const char* call = "all_gather_into_tensor";
+  const Tensors inputs = in_order(given);
   check_count(call, "output tensor", outputs.size(), inputs.size());
   std::vector<TensorView> in;
   std::vector<TensorView> out;
@@ -202,7 +205,7 @@ DlaunchBackend::WorkPointer DlaunchBackend::allgather_into_tensor_coalesced(
 DlaunchBackend::WorkPointer DlaunchBackend::gather(Lists& outputs, Tensors& inputs,
                                                    const c10d::GatherOptions& options) {
   constexpr const char* call = "gather";
-  const auto& input = only(call, inputs);
+  const at::Tensor input = in_order(only(call, inputs));
   const int root = root_of(call, options.rootRank);
   const auto in = view_of(call, input);
   std::vector<TensorView> out;
@@ -215,7 +218,7 @@ DlaunchBackend::WorkPointer DlaunchBackend::gather(Lists& outputs, Tensors& inpu
     refuse("gather: rank " + std::to_string(root) + " gathers, so no other rank has outputs");
   }
   return collective(
-      {OpType::GATHER, call, "dlaunch:gather", 0, options.timeout, inputs, all_of(outputs)},
+      {OpType::GATHER, call, "dlaunch:gather", 0, options.timeout, Tensors{input}, all_of(outputs)},
       [&](Communicator& communicator, const dlaunch::Options& asked, Works& works) {
         works.push_back(communicator.start_gather_list(in, out, root, asked));
       });
@@ -227,27 +230,27 @@ DlaunchBackend::WorkPointer DlaunchBackend::scatter(Tensors& outputs, Lists& inp
   const auto& output = only(call, outputs);
   const int root = root_of(call, options.rootRank);
   const auto out = view_of(call, output);
+  Tensors list;
   std::vector<ConstTensorView> in;
   if (rank_ == root) {
-    const auto& list = only(call, inputs);
+    list = in_order(only(call, inputs));
     check_count(call, "input tensor", list.size(), static_cast<std::size_t>(size_));
     check_types(call, output, list.front());
     in = read_views_of(call, list);
   } else if (!all_of(inputs).empty()) {
     refuse("scatter: rank " + std::to_string(root) + " scatters, so no other rank has inputs");
   }
-  return collective(
-      {OpType::SCATTER, call, "dlaunch:scatter", 0, options.timeout, all_of(inputs), outputs},
-      [&](Communicator& communicator, const dlaunch::Options& asked, Works& works) {
-        works.push_back(communicator.start_scatter_list(in, out, root, asked));
-      });
+  return collective({OpType::SCATTER, call, "dlaunch:scatter", 0, options.timeout, list, outputs},
+                    [&](Communicator& communicator, const dlaunch::Options& asked, Works& works) {
+                      works.push_back(communicator.start_scatter_list(in, out, root, asked));
+                    });
 }
 
 DlaunchBackend::WorkPointer DlaunchBackend::reduce_scatter(
     Tensors& outputs, Lists& inputs, const c10d::ReduceScatterOptions& options) {
   constexpr const char* call = "reduce_scatter";
   const auto& output = only(call, outputs);
-  const auto& list = only(call, inputs);
+  const Tensors list = in_order(only(call, inputs));
   check_count(call, "input tensor", list.size(), static_cast<std::size_t>(size_));
   check_types(call, output, list.front());
   const auto in = read_views_of(call, list, Elements::reduced);
@@ -261,8 +264,9 @@ DlaunchBackend::WorkPointer DlaunchBackend::reduce_scatter(
 }
 
 DlaunchBackend::WorkPointer DlaunchBackend::_reduce_scatter_base(
-    at::Tensor& output, at::Tensor& input, const c10d::ReduceScatterOptions& options) {
+    at::Tensor& output, at::Tensor& given, const c10d::ReduceScatterOptions& options) {
   constexpr const char* call = "reduce_scatter_tensor";
+  const at::Tensor input = in_order(given);
   check_parts(call, input, output, size_);
   const auto in = view_of(call, input, Elements::reduced);
   const auto out = view_of(call, output, Elements::reduced);
@@ -275,8 +279,9 @@ DlaunchBackend::WorkPointer DlaunchBackend::_reduce_scatter_base(
 }
 
 DlaunchBackend::WorkPointer DlaunchBackend::reduce_scatter_tensor_coalesced(
-    Tensors& outputs, Tensors& inputs, const c10d::ReduceScatterOptions& options) {
+    Tensors& outputs, Tensors& given, const c10d::ReduceScatterOptions& options) {
   constexpr const char* call = "reduce_scatter_tensor";
+  const Tensors inputs = in_order(given);
   check_count(call, "output tensor", outputs.size(), inputs.size());
   std::vector<TensorView> in;
   std::vector<TensorView> out;
@@ -298,11 +303,12 @@ DlaunchBackend::WorkPointer DlaunchBackend::reduce_scatter_tensor_coalesced(
 
 // ---- From each rank to each. ----
 
-DlaunchBackend::WorkPointer DlaunchBackend::alltoall_base(at::Tensor& output, at::Tensor& input,
+DlaunchBackend::WorkPointer DlaunchBackend::alltoall_base(at::Tensor& output, at::Tensor& given,
                                                           std::vector<std::int64_t>& output_splits,
                                                           std::vector<std::int64_t>& input_splits,
                                                           const c10d::AllToAllOptions& options) {
   constexpr const char* call = "all_to_all_single";
+  const at::Tensor input = apart_from({output}, {given}).front();
   check_types(call, input, output);
   const auto in = view_of(call, input);
   const auto out = view_of(call, output);
@@ -319,9 +325,10 @@ DlaunchBackend::WorkPointer DlaunchBackend::alltoall_base(at::Tensor& output, at
                     });
 }
 
-DlaunchBackend::WorkPointer DlaunchBackend::alltoall(Tensors& outputs, Tensors& inputs,
+DlaunchBackend::WorkPointer DlaunchBackend::alltoall(Tensors& outputs, Tensors& given,
                                                      const c10d::AllToAllOptions& options) {
   constexpr const char* call = "all_to_all";
+  const Tensors inputs = apart_from(outputs, in_order(given));
   check_count(call, "output tensor", outputs.size(), static_cast<std::size_t>(size_));
   check_count(call, "input tensor", inputs.size(), static_cast<std::size_t>(size_));
   check_types(call, inputs.front(), outputs.front());

@@ -2,7 +2,11 @@
 
 #include "packaging/python-torch/extension/errors.hpp"
 
+#include <algorithm>
+#include <cstdint>
+#include <iterator>
 #include <optional>
+#include <utility>
 
 namespace dlaunch::torch_backend {
 namespace {
@@ -44,6 +48,17 @@ std::optional<DType> dtype_of(at::ScalarType type) {
   }
 }
 
+/// Where the elements of a dense tensor on the host begin and end.
+using Memory = std::pair<std::uintptr_t, std::uintptr_t>;
+
+std::optional<Memory> memory_of(const at::Tensor& tensor) {
+  const bool has_memory = tensor.defined() && tensor.layout() == at::kStrided &&
+                          tensor.device().is_cpu() && tensor.numel() > 0;
+  if (!has_memory) return std::nullopt;
+  const auto begin = reinterpret_cast<std::uintptr_t>(tensor.const_data_ptr());
+  return Memory{begin, begin + tensor.nbytes()};
+}
+
 [[noreturn]] void refuse_type(const char* call, const at::Tensor& tensor, Elements use) {
   const std::string type = c10::toString(tensor.scalar_type());
   const std::string what = use == Elements::reduced ? " cannot reduce elements of type "
@@ -68,8 +83,8 @@ void check_place(const char* call, const at::Tensor& tensor) {
   }
   if (!tensor.is_contiguous()) {
     refuse(name +
-           ": the elements of this tensor do not lie side by side, in row-major order; pass "
-           "tensor.contiguous()");
+           ": Tensors must be contiguous, and the elements of this one do not lie side by side, in "
+           "row-major order; pass tensor.contiguous()");
   }
 }
 
@@ -100,6 +115,40 @@ std::vector<ConstTensorView> read_views_of(const char* call, const std::vector<a
                                            Elements use) {
   const auto views = views_of(call, tensors, use);
   return std::vector<ConstTensorView>(views.begin(), views.end());
+}
+
+at::Tensor in_order(const at::Tensor& tensor) {
+  // Any other is refused by view_of.
+  const bool has_order = tensor.defined() && tensor.layout() == at::kStrided;
+  return has_order ? tensor.contiguous() : tensor;
+}
+
+std::vector<at::Tensor> in_order(const std::vector<at::Tensor>& tensors) {
+  std::vector<at::Tensor> all;
+  all.reserve(tensors.size());
+  for (const at::Tensor& tensor : tensors) all.push_back(in_order(tensor));
+  return all;
+}
+
+std::vector<at::Tensor> apart_from(const std::vector<at::Tensor>& outputs,
+                                   const std::vector<at::Tensor>& inputs) {
+  std::vector<Memory> written;
+  for (const at::Tensor& output : outputs) {
+    if (const auto memory = memory_of(output)) written.push_back(*memory);
+  }
+  std::sort(written.begin(), written.end());
+  std::vector<at::Tensor> all;
+  all.reserve(inputs.size());
+  for (const at::Tensor& input : inputs) {
+    const auto memory = memory_of(input);
+    // Outputs do not overlap, or the call is refused: only the last that begins before its end can.
+    const auto behind = memory ? std::lower_bound(written.begin(), written.end(),
+                                                  Memory{memory->second, memory->second})
+                               : written.begin();
+    const bool is_shared = behind != written.begin() && std::prev(behind)->second > memory->first;
+    all.push_back(is_shared ? input.clone() : input);
+  }
+  return all;
 }
 
 const at::Tensor& only(const char* call, const std::vector<at::Tensor>& tensors) {

@@ -24,6 +24,14 @@ std::vector<TensorView> views_of(const char* call, const std::vector<at::Tensor>
 std::vector<ConstTensorView> read_views_of(const char* call, const std::vector<at::Tensor>& tensors,
                                            Elements use = Elements::moved);
 
+/// For a call that only reads it: the tensor, or a copy in row-major order where its elements lie
+/// otherwise, as gloo has it.
+at::Tensor in_order(const at::Tensor& tensor);
+std::vector<at::Tensor> in_order(const std::vector<at::Tensor>& tensors);
+/// The inputs, or copies of those that share their memory with an output.
+std::vector<at::Tensor> apart_from(const std::vector<at::Tensor>& outputs,
+                                   const std::vector<at::Tensor>& inputs);
+
 /// The one tensor of a list of one.
 const at::Tensor& only(const char* call, const std::vector<at::Tensor>& tensors);
 const std::vector<at::Tensor>& only(const char* call,

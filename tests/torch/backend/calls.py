@@ -78,6 +78,28 @@ def collectives(rank, size):
     dist.all_to_all_single(out, torch.full((size * (rank + 1), 2), float(rank)), [other + 1 for other in range(size)],
                            [rank + 1] * size)
     assert out[:, 0].tolist() == [other for other in range(size) for _ in range(other + 1)]
+    # What a call only reads may lie in any order, and where all_to_all writes.
+    column = torch.stack([torch.arange(3.0), torch.full((3,), float(rank))], 1)[:, 1]
+    assert not column.is_contiguous()
+    parts = [torch.empty(3) for _ in range(size)]
+    dist.all_gather(parts, column)
+    assert [got.tolist() for got in parts] == [[other] * 3 for other in range(size)]
+    whole = torch.empty(size * 3)
+    dist.all_gather_into_tensor(whole, column)
+    assert whole.tolist() == [other for other in range(size) for _ in range(3)]
+    dist.gather(column, parts if rank == 0 else None)
+    out = torch.empty(3)
+    columns = torch.arange(3.0 * size).reshape(3, size)
+    dist.scatter(out, [columns[:, other] for other in range(size)] if rank == 0 else None)
+    assert out.tolist() == columns[:, rank].tolist()
+    dist.reduce_scatter_tensor(out, columns.t())
+    assert out.tolist() == [size * value for value in columns[:, rank].tolist()]
+    both = list((10.0 * rank + torch.arange(float(size))).split(1))
+    dist.all_to_all(both, both)
+    assert [got.item() for got in both] == [10 * other + rank for other in range(size)]
+    one = 10.0 * rank + torch.arange(float(size))
+    dist.all_to_all_single(one, one)
+    assert one.tolist() == [10 * other + rank for other in range(size)]
     dist.barrier()
     with dist.distributed_c10d._coalescing_manager():
         first, second = torch.ones(2), torch.ones(3)
