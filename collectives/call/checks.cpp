@@ -87,11 +87,11 @@ void refuse_view(const Call& call, ConstTensorView view, const char* name) {
   }
   const std::string count = std::to_string(view.count) + " elements";
   if (view.data == nullptr) refuse(call, named(name) + "a null pointer was given for " + count);
-  if (is_poisoned(view)) {
-    refuse(call, named(name) + "the memory of these " + count +
-                     " was freed, or ends earlier: AddressSanitizer says so");
+  if (view.count > elements_max) {
+    refuse(call, named(name) + count + " are more than memory may hold");
   }
-  refuse(call, named(name) + count + " are more than memory may hold");
+  refuse(call, named(name) + "the memory of these " + count +
+                   " was freed, or ends earlier: AddressSanitizer says so");
 }
 
 void check_same(const Call& call, const ConstTensorView& view, const ConstTensorView& other,

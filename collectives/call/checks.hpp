@@ -33,16 +33,16 @@ inline void check_root(const Call& call, int root) {
   if (root < 0 || root >= call.size()) [[unlikely]]
     refuse_root(call, root);
 }
+/// No type takes more than 16 bytes an element, and no machine has 2^59 of any.
+inline constexpr std::size_t elements_max = PTRDIFF_MAX / 16;
 [[noreturn]] void refuse_view(const Call& call, ConstTensorView view, const char* name);
 /// A known dtype, a pointer where there are elements, and no more of them than memory may hold; and
 /// all of them the program's, where AddressSanitizer can tell.
 /// `name` is the argument's, for the sentence.
 template <class Void>
 void check_view(const Call& call, const BasicView<Void>& view, const char* name = "") {
-  // No type takes more than 16 bytes an element, and no machine has 2^59 of any.
-  constexpr std::size_t count_max = PTRDIFF_MAX / 16;
   const bool has_place = view.data != nullptr || view.count == 0;
-  if (size_of(view.dtype) == 0 || !has_place || view.count > count_max || is_poisoned(view))
+  if (size_of(view.dtype) == 0 || !has_place || view.count > elements_max || is_poisoned(view))
       [[unlikely]] {
     refuse_view(call, view, name);
   }
