@@ -293,7 +293,12 @@ namespace {
 /// Views of a list on a rank, right unless something has been made wrong.
 struct List {
   explicit List(int rank) : me(static_cast<std::size_t>(rank)) {
-    for (auto& values : kept) views.emplace_back(values);
+    // A view that begins an element later still ends in their memory.
+    part.reserve(each + 1);
+    for (auto& values : kept) {
+      values.reserve(each + 1);
+      views.emplace_back(values);
+    }
   }
   std::size_t me;
   std::vector<float> part = std::vector<float>(each);
