@@ -147,7 +147,7 @@ void Call::recv(int from, std::span<std::byte> data) {
   transport::at_step();
   Receive receive = make_receive(from, data);
   const auto lock = setting().mesh.lock();
-  if (setting().mesh.receive_now(receive)) return;
+  if (setting().mesh.receive_now(receive, setting().lent == nullptr)) return;
   const Posted posted(setting().mesh, &receive, nullptr);
   wait_posted(&receive, nullptr);
 }
@@ -160,7 +160,7 @@ void Call::exchange(int to, BytesView out, int from, std::span<std::byte> in) {
   const bool sent = setting().mesh.send_now(outgoing);
   const Posted sending(setting().mesh, nullptr, sent ? nullptr : &outgoing);
   const bool is_out = sent || outgoing.state == Outgoing::State::done;
-  if (is_out && setting().mesh.receive_now(receive)) return;
+  if (is_out && setting().mesh.receive_now(receive, setting().lent == nullptr)) return;
   const Posted receiving(setting().mesh, &receive, nullptr);
   wait_posted(&receive, is_out ? nullptr : &outgoing);
 }

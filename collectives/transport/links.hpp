@@ -112,8 +112,9 @@ class Links final : private Sources, private LookLimit {
     return send_now(message.to, message.header, message.payload);
   }
   /// For a message that is not long, from whichever rank if that is asked for and all are in
-  /// memory. Waits for a moment only.
-  bool receive_now(Receive& receive);
+  /// memory. Waits for a moment only; where ranks share processors the awaited one may have this
+  /// one meanwhile, unless `yields` is false because this thread has others' calls to go on with.
+  bool receive_now(Receive& receive, bool yields = true);
   /// The same for a message that is there already; makes no system call.
   bool receive_at_once(Receive& receive);
   /// A failure or an inquiry for a rank that is not connected yet throws what Store::wait throws
@@ -256,8 +257,8 @@ class Links final : private Sources, private LookLimit {
   }
   bool is_near(int rank) const;
   bool take_from_any(Receive& receive);
-  bool receive_from_any(Receive& receive);
-  bool receive_from_one(Receive& receive);
+  bool receive_from_any(Receive& receive, bool yields);
+  bool receive_from_one(Receive& receive, bool yields);
   void take_over() noexcept;
   void wait_aside(Clock::time_point now, bool moved);
   bool has_connections() const { return poller_.size() > watched_at_rest_; }

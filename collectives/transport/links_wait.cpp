@@ -211,15 +211,16 @@ bool Links::take_from_any(Receive& receive) {
   return false;
 }
 
-bool Links::receive_now(Receive& receive) {
+bool Links::receive_now(Receive& receive, bool yields) {
   if (progress_lock_.is_attended()) take_over();
   if (inbox_.take_parked(receive)) return true;
-  return receive.from == any_source ? receive_from_any(receive) : receive_from_one(receive);
+  return receive.from == any_source ? receive_from_any(receive, yields)
+                                    : receive_from_one(receive, yields);
 }
 
-bool Links::receive_from_any(Receive& receive) {
+bool Links::receive_from_any(Receive& receive, bool yields) {
   if (!inbox_.is_clear() || !is_near(any_source)) return false;
-  const int most = looks_most();
+  const int most = crowded_ && !yields ? looks_max_crowded : looks_most();
   for (int looks = 0; looks < most && !is_over(); ++looks) {
     if (take_from_any(receive)) return true;
     // What has come, and is long, another's or synchronous, takes the long way.
@@ -232,12 +233,12 @@ bool Links::receive_from_any(Receive& receive) {
   return false;
 }
 
-bool Links::receive_from_one(Receive& receive) {
+bool Links::receive_from_one(Receive& receive, bool yields) {
   if (!inbox_.is_clear(receive.from)) return false;
   ReceivingEnd* end = in(receive.from);
   if (end == nullptr) return false;
   bool is_taken = end->take_soon(receive, *this);
-  if (!is_taken && crowded_ && is_near(receive.from) && is_flushed()) {
+  if (!is_taken && crowded_ && yields && is_near(receive.from) && is_flushed()) {
     for (int looks = looks_max_crowded; looks < looks_most() && !is_over(); ++looks) {
       if (end->has_left_something() || end->ended()) break;
       pause_after(looks);
