@@ -48,7 +48,7 @@ std::optional<DType> dtype_of(at::ScalarType type) {
   }
 }
 
-/// Where the elements of a dense tensor on the host begin and end.
+/// The beginning and the end of the memory of a dense tensor on the host.
 using Memory = std::pair<std::uintptr_t, std::uintptr_t>;
 
 std::optional<Memory> memory_of(const at::Tensor& tensor) {
