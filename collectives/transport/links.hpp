@@ -245,7 +245,9 @@ class Links final : private Sources, private LookLimit {
   bool is_over() const override { return progress_lock_.are_wanted(); }
   bool allows_system_calls() const override;
   static constexpr int looks_max = 512, looks_max_crowded = 3, yields_max = 32;
-  int looks_most() const { return crowded_ ? looks_max_crowded + yields_max : looks_max; }
+  int looks_most(bool yields = true) const {
+    return !crowded_ ? looks_max : looks_max_crowded + (yields ? yields_max : 0);
+  }
   /// After so many looks before this one: where ranks share processors, the awaited one may need
   /// this one.
   void pause_after(int looks) const noexcept {
@@ -259,6 +261,7 @@ class Links final : private Sources, private LookLimit {
   bool take_from_any(Receive& receive);
   bool receive_from_any(Receive& receive, bool yields);
   bool receive_from_one(Receive& receive, bool yields);
+  bool yield_until_taken(ReceivingEnd& end, Receive& receive);
   void take_over() noexcept;
   void wait_aside(Clock::time_point now, bool moved);
   bool has_connections() const { return poller_.size() > watched_at_rest_; }

@@ -220,7 +220,7 @@ bool Links::receive_now(Receive& receive, bool yields) {
 
 bool Links::receive_from_any(Receive& receive, bool yields) {
   if (!inbox_.is_clear() || !is_near(any_source)) return false;
-  const int most = crowded_ && !yields ? looks_max_crowded : looks_most();
+  const int most = looks_most(yields);
   for (int looks = 0; looks < most && !is_over(); ++looks) {
     if (take_from_any(receive)) return true;
     // What has come, and is long, another's or synchronous, takes the long way.
@@ -237,16 +237,22 @@ bool Links::receive_from_one(Receive& receive, bool yields) {
   if (!inbox_.is_clear(receive.from)) return false;
   ReceivingEnd* end = in(receive.from);
   if (end == nullptr) return false;
-  bool is_taken = end->take_soon(receive, *this);
-  if (!is_taken && crowded_ && yields && is_near(receive.from) && is_flushed()) {
-    for (int looks = looks_max_crowded; looks < looks_most() && !is_over(); ++looks) {
-      if (end->has_left_something() || end->ended()) break;
-      pause_after(looks);
-      if ((is_taken = end->take_soon(receive, NoLook()))) break;
-    }
-  }
+  const bool is_taken =
+      end->take_soon(receive, *this) || (yields && yield_until_taken(*end, receive));
   if (is_taken) inbox_.note_taken(receive.from, receive.header);
   return is_taken;
+}
+
+/// Where ranks share processors: the awaited one may need this one.
+bool Links::yield_until_taken(ReceivingEnd& end, Receive& receive) {
+  if (!crowded_ || !is_near(receive.from) || !is_flushed()) return false;
+  for (int yielded = 0; yielded < yields_max && !is_over(); ++yielded) {
+    // What has come, and is not to be taken so, takes the long way.
+    if (end.has_left_something() || end.ended()) return false;
+    ::sched_yield();
+    if (end.take_soon(receive, NoLook())) return true;
+  }
+  return false;
 }
 
 bool Links::receive_at_once(Receive& receive) {
