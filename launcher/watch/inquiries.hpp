@@ -1,7 +1,7 @@
 #pragma once
 
 #include "launcher/plan/plan.hpp"
-#include "launcher/watch/questions.hpp"
+#include "launcher/watch/core/questions.hpp"
 #include "rendezvous/service/messages.hpp"
 
 #include <cstdint>
@@ -31,8 +31,6 @@ class Inquiries {
  public:
   /// Our own answer to a question.
   using Respond = std::function<Answer(const Question& question)>;
-  /// By node rank. A node that did not answer in time, or has left, is missing.
-  using Answers = std::map<int, Answer>;
   using Gathered = std::function<void(Answers answers)>;
 
   Inquiries(boost::asio::io_context& io, Respond respond);

@@ -1,13 +1,11 @@
 #pragma once
 
 #include "launcher/plan/plan.hpp"
+#include "launcher/watch/core/stuck_core.hpp"
 #include "launcher/watch/inquiries.hpp"
-#include "launcher/watch/stuck_watch.hpp"
 #include "rendezvous/rounds/rounds.hpp"
-#include "runtime/base/departure.hpp"
 
 #include <functional>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -29,35 +27,28 @@ class JobWatch {
   /// A new epoch. `roster` is node rank 0's alone.
   void begin(QuestionLine& line, const Assignment& assignment, Roster roster);
   /// Ranks of another node will not come back.
-  void lost(const rendezvous::RanksLost& lost);
-  /// A call that this node's ranks wait in is stuck: node rank 0 is to look.
-  void ring();
+  void lost(const rendezvous::RanksLost& lost) { step(lost); }
+  /// A call that this node's ranks wait in is stuck.
+  void notice() { step(stuck::Noticed{}); }
   /// The questions and answers between this node's agent and the others.
   Inquiries& inquiries() { return inquiries_; }
   /// The sentence about the call that is stuck now; empty if none is, and on nodes other than rank
   /// 0.
-  const std::string& stuck() const { return epoch_.stuck; }
+  const std::string& stuck() const { return core_.stuck(); }
 
  private:
-  void look();
-  void look_at(Clock::time_point when);
-  void judge(const Inquiries::Answers& answers);
-  void tell(CallWait wait, const Inquiries::Answers& answers);
-  void add_silent(StuckCall& stuck, const Inquiries::Answers& answers) const;
+  void step(const stuck::Event& event);
+  void execute(const stuck::Rest&);
+  void execute(const stuck::TellNode0& effect);
+  void execute(const stuck::List& effect);
+  void execute(const stuck::Describe& effect);
+  void execute(const stuck::TellAgain& effect);
+  void execute(const stuck::LookLater& effect);
+  void execute(const stuck::Say& effect) { say_(effect.sentence); }
 
   const Say say_;
-  boost::asio::steady_timer timer_, ring_timer_;
-  struct Epoch {
-    std::uint64_t number = 0;  ///< Answers of an older one are not judged.
-    int world_size = 0, nodes = 1;
-    Roster roster = {};
-    std::map<int, Departure> lost = {};  ///< By rank.
-    StuckJudge judge = {};
-    std::string stuck = {};
-    bool looking = false;  ///< A look is under way or about to begin.
-  };
-  Epoch epoch_;
-  Clock::time_point next_look_{};
+  stuck::StuckCore core_;
+  boost::asio::steady_timer tell_timer_, look_timer_;
   Inquiries inquiries_;
 };
 

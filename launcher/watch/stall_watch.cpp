@@ -1,87 +1,54 @@
 #include "launcher/watch/stall_watch.hpp"
 
-#include <algorithm>
 #include <utility>
 #include <variant>
 
 namespace dlaunch::launcher {
-namespace {
-
-constexpr Clock::duration look_interval_min = std::chrono::milliseconds(100);
-constexpr Clock::duration look_interval_max = std::chrono::seconds(1);
-
-}  // namespace
 
 StallWatch::StallWatch(boost::asio::io_context& io, Setting setting)
-    : setting_(std::move(setting)), look_timer_(io), ask_timer_(io) {}
+    : setting_(std::move(setting)), core_(setting_.limit), look_timer_(io), ask_timer_(io) {}
 
 void StallWatch::begin(const Assignment& assignment) {
-  look_timer_.cancel();
-  ask_timer_.cancel();
-  clock_.reset();
-  epoch_ = assignment.epoch;
-  nodes_ = assignment.node_count;
-  decides_ = assignment.node_rank == 0;
+  step(stall::Begun{assignment.epoch, assignment.node_count, assignment.node_rank});
 }
 
-void StallWatch::started() {
-  clock_.emplace(Clock::now());
-  look_later();
-  if (decides_) ask_after(setting_.limit);
-}
-
-void StallWatch::stop() {
-  // With several nodes it goes on looking, since other nodes' ranks may still run.
-  if (nodes_ > 1) return;
-  look_timer_.cancel();
-  ask_timer_.cancel();
-}
-
-void StallWatch::declare() {
-  if (clock_) clock_->declare(Clock::now());
-}
-
-void StallWatch::suspend(bool suspended) {
-  if (clock_) clock_->suspend(suspended);
-}
-
-NodeProgress StallWatch::progress() const {
-  return clock_ ? clock_->at(Clock::now()) : NodeProgress{};
-}
-
-void StallWatch::look_later() {
-  look_timer_.expires_after(
-      std::clamp<Clock::duration>(setting_.limit / 4, look_interval_min, look_interval_max));
-  look_timer_.async_wait([this](auto error) {
-    // The timer may have fired just before the next attempt began.
-    if (error || !clock_) return;
-    const auto signs = setting_.look();
-    clock_->look(signs, Clock::now());
-    look_later();
-  });
-}
-
-void StallWatch::ask_after(Clock::duration time) {
-  ask_timer_.expires_after(time);
-  ask_timer_.async_wait([this](auto error) {
-    if (!error) ask();
-  });
-}
-
-void StallWatch::ask() {
-  setting_.ask_all(AskProgress{}, [this, epoch = epoch_](const Inquiries::Answers& answers) {
-    if (epoch == epoch_) judge(answers);
-  });
-}
-
-void StallWatch::judge(const Inquiries::Answers& answers) {
-  JobProgress job;
-  for (const auto& [node, answer] : answers) {
-    if (const auto* progress = std::get_if<NodeProgress>(&answer)) job.emplace(node, *progress);
+void StallWatch::step(const stall::Event& event) {
+  for (const auto& effect : core_.step(event, Clock::now())) {
+    std::visit([this](const auto& e) { execute(e); }, effect);
   }
-  const auto judgement = judge_progress(job, nodes_, setting_.limit);
-  if (!judgement.stalled) return ask_after(judgement.look_again_after);
-  setting_.ask_all(AskEnd{stall_sentence(job, setting_.limit)}, [](const auto&) {});
+}
+
+void StallWatch::execute(const stall::Rest&) {
+  look_timer_.cancel();
+  ask_timer_.cancel();
+}
+
+void StallWatch::execute(const stall::LookLater& effect) {
+  look_timer_.expires_at(effect.at);
+  look_timer_.async_wait([this](auto error) {
+    if (!error) step(stall::Looked{setting_.look()});
+  });
+}
+
+void StallWatch::execute(const stall::AskLater& effect) {
+  ask_timer_.expires_at(effect.at);
+  ask_timer_.async_wait([this](auto error) {
+    if (!error) step(stall::AskDue{});
+  });
+}
+
+void StallWatch::execute(const stall::Ask& effect) {
+  setting_.ask_all(AskProgress{}, [this, epoch = effect.epoch](const Answers& answers) {
+    JobProgress job;
+    for (const auto& [node, answer] : answers) {
+      if (const auto* progress = std::get_if<NodeProgress>(&answer)) job.emplace(node, *progress);
+    }
+    step(stall::Told{epoch, std::move(job)});
+  });
+}
+
+void StallWatch::execute(const stall::End& effect) {
+  setting_.ask_all(AskEnd{effect.sentence}, [](const auto&) {});
 }
 
 }  // namespace dlaunch::launcher

@@ -1,12 +1,10 @@
 #pragma once
 
 #include "launcher/plan/plan.hpp"
+#include "launcher/watch/core/stall_core.hpp"
 #include "launcher/watch/inquiries.hpp"
-#include "launcher/watch/progress.hpp"
 
-#include <cstdint>
 #include <functional>
-#include <optional>
 #include <vector>
 
 #include <boost/asio/io_context.hpp>
@@ -29,27 +27,26 @@ class StallWatch {
 
   /// Another attempt; its workers are not started yet.
   void begin(const Assignment& assignment);
-  void started();
+  void started() { step(stall::Started{}); }
   /// The attempt is over on this node; with several nodes, others may still ask.
-  void stop();
-  void declare();
-  void suspend(bool suspended);
+  void stop() { step(stall::Stopped{}); }
+  void declare() { step(stall::Declared{}); }
+  void suspend(bool suspended) { step(stall::Suspended{suspended}); }
 
   /// This node's answer, without the sentence of what its ranks do.
-  NodeProgress progress() const;
+  NodeProgress progress() const { return core_.progress(Clock::now()); }
 
  private:
-  void look_later();
-  void ask_after(Clock::duration time);
-  void ask();
-  void judge(const Inquiries::Answers& answers);
+  void step(const stall::Event& event);
+  void execute(const stall::Rest&);
+  void execute(const stall::LookLater& effect);
+  void execute(const stall::AskLater& effect);
+  void execute(const stall::Ask& effect);
+  void execute(const stall::End& effect);
 
   const Setting setting_;
+  stall::StallCore core_;
   boost::asio::steady_timer look_timer_, ask_timer_;
-  std::optional<ProgressClock> clock_;  ///< Unset until the workers have been started.
-  std::uint64_t epoch_ = 0;             ///< Answers of an older one are not judged.
-  int nodes_ = 1;
-  bool decides_ = false;
 };
 
 }  // namespace dlaunch::launcher

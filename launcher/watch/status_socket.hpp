@@ -1,7 +1,7 @@
 #pragma once
 
+#include "launcher/watch/core/questions.hpp"
 #include "launcher/watch/job_entry.hpp"
-#include "launcher/watch/questions.hpp"
 #include "runtime/base/os/unique_fd.hpp"
 
 #include <cstdint>

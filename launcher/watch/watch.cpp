@@ -254,7 +254,7 @@ Answer Watch::answer(const Question& question) const {
 
 void Watch::ask(AskSnapshot::Detail detail, std::function<void(JobSnapshot job)> gathered) {
   if (!job_ || attempt_.known.world_size == 0) return gathered({{snapshot(detail)}});
-  const auto collect = [gathered = std::move(gathered)](Inquiries::Answers answers) {
+  const auto collect = [gathered = std::move(gathered)](Answers answers) {
     JobSnapshot job;
     for (auto& [rank, answer] : answers) {
       if (auto* node = std::get_if<NodeSnapshot>(&answer)) job.add(std::move(*node));
@@ -314,7 +314,7 @@ void Watch::ask_doing(const std::vector<std::int32_t>& ranks,
                       std::function<void(wire::Doing doing)> told) {
   // When a job is stuck all its nodes would ask, so only the first ones do.
   if (!job_ || attempt_.known.node_rank >= asking_nodes_max) return told({});
-  const auto collect = [told = std::move(told)](const Inquiries::Answers& answers) {
+  const auto collect = [told = std::move(told)](const Answers& answers) {
     wire::Doing all;
     for (const auto& [node, answer] : answers) {
       const auto* doing = std::get_if<wire::Doing>(&answer);
@@ -358,7 +358,7 @@ void Watch::look_at_calls(const NodeSnapshot& node, Clock::time_point now) {
   attempt_.waits = attempt_.times.look(node.ranks, now);
   const auto found = attempt_.judge.judge(attempt_.waits);
   if (found && job_) {
-    job_->ring();
+    job_->notice();
   } else if (found) {
     attempt_.known.stuck = to_string(describe(*found, node.ranks, node.world_size, now));
     say_(attempt_.known.stuck);

@@ -2,13 +2,13 @@
 
 #include "launcher/plan/plan.hpp"
 #include "launcher/process/workers.hpp"
-#include "launcher/watch/call_news.hpp"
+#include "launcher/watch/core/call_news.hpp"
+#include "launcher/watch/core/questions.hpp"
+#include "launcher/watch/core/stopped_ranks.hpp"
+#include "launcher/watch/core/stuck_watch.hpp"
 #include "launcher/watch/job_watch.hpp"
-#include "launcher/watch/questions.hpp"
 #include "launcher/watch/stall_watch.hpp"
 #include "launcher/watch/status_socket.hpp"
-#include "launcher/watch/stopped_ranks.hpp"
-#include "launcher/watch/stuck_watch.hpp"
 #include "runtime/store/protocol/wire.hpp"
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 #include "launcher/report/flight_report.hpp"
+#include "launcher/watch/core/questions.hpp"
 #include "launcher/watch/job_entry.hpp"
-#include "launcher/watch/questions.hpp"
 
 #include <algorithm>
 #include <cstdint>

@@ -1,5 +1,5 @@
 // What an agent tells of its ranks' calls, and when.
-#include "launcher/watch/call_news.hpp"
+#include "launcher/watch/core/call_news.hpp"
 
 #include <array>
 #include <deque>

@@ -1,7 +1,7 @@
 // Whether a job goes on, by what is seen of its ranks and by what they declare.
-#include "launcher/watch/progress.hpp"
+#include "launcher/watch/core/progress.hpp"
 
-#include "launcher/watch/questions.hpp"
+#include "launcher/watch/core/questions.hpp"
 
 #include <chrono>
 #include <vector>

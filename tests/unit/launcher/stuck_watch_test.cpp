@@ -1,6 +1,6 @@
 #include "launcher/report/flight_report.hpp"
-#include "launcher/watch/questions.hpp"
-#include "launcher/watch/stopped_ranks.hpp"
+#include "launcher/watch/core/questions.hpp"
+#include "launcher/watch/core/stopped_ranks.hpp"
 
 #include <array>
 #include <chrono>

@@ -1,4 +1,4 @@
-#include "launcher/watch/call_news.hpp"
+#include "launcher/watch/core/call_news.hpp"
 
 #include <algorithm>
 #include <ranges>

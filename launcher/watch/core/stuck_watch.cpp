@@ -1,4 +1,4 @@
-#include "launcher/watch/stuck_watch.hpp"
+#include "launcher/watch/core/stuck_watch.hpp"
 
 #include "launcher/report/divergence.hpp"
 #include "runtime/base/phrases.hpp"

@@ -1,10 +1,11 @@
 #pragma once
 
 #include "launcher/report/snapshot.hpp"
-#include "launcher/watch/progress.hpp"
-#include "launcher/watch/stuck_watch.hpp"
+#include "launcher/watch/core/progress.hpp"
+#include "launcher/watch/core/stuck_watch.hpp"
 #include "runtime/store/protocol/wire.hpp"
 
+#include <map>
 #include <optional>
 #include <string>
 #include <variant>
@@ -52,6 +53,8 @@ struct Ending {};
 struct Waiting {};
 using Answer = std::variant<NodeSnapshot, CallWaits, StuckPart, wire::Doing, Looking, NodeProgress,
                             Ending, Waiting>;
+/// By node rank. A node that did not answer in time, or has left, is missing.
+using Answers = std::map<int, Answer>;
 
 Bytes encode(const Question& question);
 Bytes encode(const Answer& answer);

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "launcher/watch/stuck_watch.hpp"
+#include "launcher/watch/core/stuck_watch.hpp"
 
 #include <map>
 #include <optional>

@@ -1,4 +1,4 @@
-#include "launcher/watch/progress.hpp"
+#include "launcher/watch/core/progress.hpp"
 
 #include "runtime/base/phrases.hpp"
 

@@ -1,4 +1,4 @@
-#include "launcher/watch/stopped_ranks.hpp"
+#include "launcher/watch/core/stopped_ranks.hpp"
 
 #include "runtime/base/phrases.hpp"
 

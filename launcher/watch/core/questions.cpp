@@ -1,4 +1,4 @@
-#include "launcher/watch/questions.hpp"
+#include "launcher/watch/core/questions.hpp"
 
 #include "runtime/store/protocol/wire_codec.hpp"
 
