@@ -1,5 +1,7 @@
 #include "collectives/bench/operations.hpp"
 
+#include "runtime/base/enum_table.hpp"
+
 #include <algorithm>
 
 namespace dlaunch::bench {
@@ -11,7 +13,7 @@ using C = transport::Op;
 using R = Reduced;
 using enum Extent;
 
-constexpr auto table = std::to_array<Operation>({
+constexpr auto table = enum_table<&Operation::op, Op::fan_in>({
     // op, name, calls, in, out, alone, reduced, crossings, on_device
     {Op::barrier, "barrier", C::barrier, none, none, A::none, R::none, 0, false},
     {Op::barrier_ordered, "barrier_ordered", C::barrier, none, none, A::none, R::none, 0, false},
@@ -65,15 +67,6 @@ constexpr auto table = std::to_array<Operation>({
      .on_device = false,
      .partners = Partners::root},
 });
-static_assert(
-    [] {
-      std::uint8_t next = 0;
-      for (const Operation& row : table) {
-        if (row.op != static_cast<Op>(next++)) return false;
-      }
-      return table.back().op == Op::fan_in;
-    }(),
-    "one row for each operation, in their order");
 
 template <class Is>
 const Operation* first_where(const Is& is) {

@@ -4,10 +4,10 @@
 #include "collectives/call/checks.hpp"
 #include "collectives/reduce/reduce.hpp"
 #include "collectives/transport/message/message.hpp"
+#include "runtime/base/enum_table.hpp"
 
 #include <dlaunch/communicator.hpp>
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -26,14 +26,14 @@ enum class Buffers : std::uint8_t {
   exchanged,  ///< Both have a part for each rank.
 };
 
-/// The description of a collective's arguments. A new collective is a row, in the order of Op.
+/// The description of a collective's arguments. A new collective is a row.
 struct Shape {
   transport::Op op{};
   Buffers buffers = Buffers::none;
   bool reduces = false;
   bool has_counts = false;  ///< A count for each part; else all parts are equal.
 };
-inline constexpr auto shapes = std::to_array<Shape>({
+inline constexpr auto shapes = enum_table<&Shape::op, transport::Op::exscan>({
     {.op = transport::Op::barrier, .buffers = Buffers::none},
     {.op = transport::Op::broadcast, .buffers = Buffers::one},
     {.op = transport::Op::reduce, .buffers = Buffers::alike, .reduces = true},
@@ -54,17 +54,7 @@ inline constexpr auto shapes = std::to_array<Shape>({
     {.op = transport::Op::scan, .buffers = Buffers::alike, .reduces = true},
     {.op = transport::Op::exscan, .buffers = Buffers::alike, .reduces = true},
 });
-constexpr Shape shape_of(transport::Op op) noexcept {
-  return shapes[static_cast<std::size_t>(op) - 1];
-}
-static_assert(
-    [] {
-      for (const Shape& row : shapes) {
-        if (shape_of(row.op).op != row.op) return false;
-      }
-      return true;
-    }(),
-    "the rows stand in the order of Op");
+constexpr Shape shape_of(transport::Op op) noexcept { return shapes.of(op); }
 
 /// One collective with its arguments, for its blocking form, its started form and the form on a
 /// device. Everything that it points to is borrowed. A value.

@@ -1,9 +1,10 @@
 #pragma once
 
+#include "runtime/base/enum_table.hpp"
+
 #include <dlaunch/error.hpp>
 #include <dlaunch/tensor.hpp>
 
-#include <array>
 #include <complex>
 #include <cstddef>
 #include <cstdint>
@@ -13,7 +14,7 @@ namespace dlaunch {
 
 enum class ElementKind : std::uint8_t { integer, boolean, floating, complex };
 
-/// A new type is a row, in the order of DType, and a case below.
+/// A new type is a row, and a case below.
 struct ElementType {
   DType dtype{};
   const char* name = "";
@@ -23,7 +24,7 @@ struct ElementType {
   double off_max = 0;   ///< The largest relative error of a mean.
   bool in_nccl = true;  ///< NCCL reduces it.
 };
-inline constexpr auto element_types = std::to_array<ElementType>({
+inline constexpr auto element_types = enum_table<&ElementType::dtype, DType::c128>({
     {DType::u8, "u8", ElementKind::integer, DType::u8, DType::u8},
     {DType::i8, "i8", ElementKind::integer, DType::i8, DType::i8},
     {DType::i16, "i16", ElementKind::integer, DType::i16, DType::i16, 0, false},
@@ -40,25 +41,15 @@ inline constexpr auto element_types = std::to_array<ElementType>({
     {DType::c64, "c64", ElementKind::complex, DType::c64, DType::f32, 0x1p-21, false},
     {DType::c128, "c128", ElementKind::complex, DType::c128, DType::f64, 0x1p-50, false},
 });
-static_assert(
-    [] {
-      std::uint8_t next = 1;
-      for (const ElementType& row : element_types) {
-        if (row.dtype != static_cast<DType>(next++) || size_of(row.dtype) == 0) return false;
-      }
-      return size_of(static_cast<DType>(next)) == 0;
-    }(),
-    "one row for each element type, in their order");
+static_assert(size_of(element_types.last()) != 0 &&
+                  size_of(static_cast<DType>(element_types.size() + 1)) == 0,
+              "a row for each element type");
 
 /// Null for a number that is none of them.
 constexpr const ElementType* find_element_type(DType dtype) noexcept {
-  const auto row = static_cast<std::size_t>(dtype) - 1;  // 0 wraps round to a huge number.
-  return row < element_types.size() ? &element_types[row] : nullptr;
+  return element_types.find(dtype);
 }
-constexpr ElementType element_type(DType dtype) noexcept {
-  const ElementType* const found = find_element_type(dtype);
-  return found != nullptr ? *found : ElementType{};
-}
+constexpr ElementType element_type(DType dtype) noexcept { return element_types.of(dtype); }
 constexpr bool is_of(ElementKind kind, DType dtype) noexcept {
   const ElementType* const found = find_element_type(dtype);
   return found != nullptr && found->kind == kind;

@@ -1,10 +1,10 @@
 #pragma once
 
 #include "collectives/reduce/element_types.hpp"
+#include "runtime/base/enum_table.hpp"
 
 #include <dlaunch/reduction.hpp>
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -80,7 +80,7 @@ constexpr ReduceOpTraits logical(ReduceOp op, const char* name) {
           .is_truth = true,
           .in_nccl = false};
 }
-inline constexpr auto reduce_ops = std::to_array<ReduceOpTraits>({
+inline constexpr auto reduce_ops = enum_table<&ReduceOpTraits::op, ReduceOp::lxor>({
     {.op = ReduceOp::sum, .name = "sum", .is_by_parts = true},
     {.op = ReduceOp::product, .name = "product"},
     choosing(ReduceOp::min, "min"),
@@ -113,25 +113,10 @@ inline constexpr auto reduce_ops = std::to_array<ReduceOpTraits>({
     logical(ReduceOp::lor, "lor"),
     logical(ReduceOp::lxor, "lxor"),
 });
-static_assert(
-    [] {
-      std::uint8_t next = 1;
-      for (const ReduceOpTraits& row : reduce_ops) {
-        if (row.op != static_cast<ReduceOp>(next++)) return false;
-      }
-      return reduce_ops.back().op == ReduceOp::lxor;
-    }(),
-    "one row for each reduction, in their order");
 
 /// Null for a number that is none of them.
-constexpr const ReduceOpTraits* find_traits(ReduceOp op) noexcept {
-  const auto row = static_cast<std::size_t>(op) - 1;  // 0 wraps round to a huge number.
-  return row < reduce_ops.size() ? &reduce_ops[row] : nullptr;
-}
-constexpr ReduceOpTraits traits_of(ReduceOp op) noexcept {
-  const ReduceOpTraits* const found = find_traits(op);
-  return found != nullptr ? *found : ReduceOpTraits{};
-}
+constexpr const ReduceOpTraits* find_traits(ReduceOp op) noexcept { return reduce_ops.find(op); }
+constexpr ReduceOpTraits traits_of(ReduceOp op) noexcept { return reduce_ops.of(op); }
 constexpr Sense sense_of(ReduceOp op, DType dtype) noexcept {
   const ReduceOpTraits row = traits_of(op);
   switch (element_type(dtype).kind) {

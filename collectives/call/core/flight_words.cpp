@@ -42,9 +42,9 @@ PurposeWords purpose_words() {
 }  // namespace
 
 const FlightWords& flight_words() noexcept {
-  static const auto ops = names<transport::op_table.back().op>();
-  static const auto dtypes = names<element_types.back().dtype>();
-  static const auto reductions = names<reduce_ops.back().op>();
+  static const auto ops = names<transport::op_table.last()>();
+  static const auto dtypes = names<element_types.last()>();
+  static const auto reductions = names<reduce_ops.last()>();
   static const PurposeWords of_purposes = purpose_words();
   static_assert(ops.size() <= FlightRing::ops_max && dtypes.size() <= FlightRing::dtypes_max &&
                 reductions.size() <= FlightRing::reductions_max);

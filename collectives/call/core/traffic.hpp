@@ -1,9 +1,9 @@
 #pragma once
 
 #include "collectives/transport/message/message.hpp"
+#include "runtime/base/enum_table.hpp"
 #include "runtime/segment/flight.hpp"
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -35,7 +35,7 @@ struct PurposeTraits {
   const char* text = "";              ///< What the call is for.
   bool has_part = false;              ///< Whether the text goes on with the call's part.
 };
-inline constexpr auto purposes = std::to_array<PurposeTraits>({
+inline constexpr auto purposes = enum_table<&PurposeTraits::purpose, Purpose::joinable>({
     {Purpose::program, "", ""},
     {Purpose::present, "join's ", "who is here"},
     {Purpose::sync, "join's ", "whether to sum gradients"},
@@ -49,15 +49,6 @@ inline constexpr auto purposes = std::to_array<PurposeTraits>({
     {Purpose::final_values, "the reducer's ", "final values"},
     {Purpose::joinable, "a joinable's ", ""},
 });
-static_assert(
-    [] {
-      std::size_t next = 0;
-      for (const PurposeTraits& row : purposes) {
-        if (static_cast<std::size_t>(row.purpose) != next++) return false;
-      }
-      return purposes.back().purpose == Purpose::joinable;
-    }(),
-    "one row for each purpose, in their order");
 
 /// A collective's purpose and what it belongs to, in the 31 bits of Fingerprint::traffic. A value.
 struct Traffic {
@@ -81,10 +72,7 @@ struct Traffic {
 };
 static_assert(purposes.size() <= 16, "a purpose has four bits");
 
-constexpr PurposeTraits traits_of(Purpose purpose) noexcept {
-  const auto row = static_cast<std::size_t>(purpose);
-  return row < purposes.size() ? purposes[row] : PurposeTraits{};
-}
+constexpr PurposeTraits traits_of(Purpose purpose) noexcept { return purposes.of(purpose); }
 /// The text before the call's name: "", "join's ", "join's shadow ", "the reducer's ".
 const char* owner_text(const Traffic& traffic) noexcept;
 /// "who is here", "gradients of bucket 3"; empty for the program's own.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "runtime/base/enum_table.hpp"
 #include "runtime/base/text_hash.hpp"
 #include "runtime/base/verdict.hpp"
 #include "runtime/segment/flight.hpp"
@@ -8,7 +9,6 @@
 #include <dlaunch/reduction.hpp>
 #include <dlaunch/tensor.hpp>
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -100,7 +100,7 @@ struct OpTraits {
   /// Collectives that are counted together: ranks that are in the same one have the same number.
   bool is_counted = true;
 };
-inline constexpr auto op_table = std::to_array<OpTraits>({
+inline constexpr auto op_table = enum_table<&OpTraits::op, Op::probe>({
     {.op = Op::barrier, .name = "barrier"},
     {.op = Op::broadcast, .name = "broadcast", .is_rooted = true},
     {.op = Op::reduce, .name = "reduce", .is_rooted = true},
@@ -132,20 +132,7 @@ inline constexpr auto op_table = std::to_array<OpTraits>({
     {.op = Op::recv, .name = "recv", .is_message = true},
     {.op = Op::probe, .name = "probe", .is_message = true},
 });
-constexpr OpTraits traits_of(Op op) noexcept {
-  const auto row =
-      static_cast<std::size_t>(op) - 1;  // Without a call, 0 wraps round to a huge number.
-  return row < op_table.size() ? op_table[row] : OpTraits{};
-}
-static_assert(
-    [] {
-      std::uint8_t next = 1;
-      for (const OpTraits& row : op_table) {
-        if (static_cast<std::uint8_t>(row.op) != next++) return false;
-      }
-      return op_table.back().op == Op::probe;
-    }(),
-    "one row for each call, in their order");
+constexpr OpTraits traits_of(Op op) noexcept { return op_table.of(op); }
 
 constexpr const char* to_string(Op op) noexcept { return traits_of(op).name; }
 constexpr bool is_message(Op op) noexcept { return traits_of(op).is_message; }
