@@ -20,7 +20,7 @@ constexpr auto look_interval = 50ms;
 /// before it.
 constexpr auto cause_grace = 1s;
 /// How long calls under way may take to end in NCCL's orderly way before they are aborted.
-constexpr auto revoke_limit = 500ms;
+constexpr auto revoke_limit = 2s;
 constexpr auto revoke_interval = 1ms;
 /// How long NCCL may take to destroy a communicator.
 constexpr auto end_limit = 2s;
@@ -76,6 +76,34 @@ void throw_if_failed(Call& call, const Answer& answer) {
               call.label() + " on rank " + std::to_string(call.rank()) + ": " + answer.why);
 }
 
+class DeviceCalls::Entered {
+ public:
+  Entered(DeviceCalls& calls, Call& call) : calls_(calls) {
+    const std::lock_guard lock(calls_.mutex_);
+    calls_.entered_ = &call;
+    calls_.has_been_seen_ = false;
+  }
+  Entered(const Entered&) = delete;
+  Entered& operator=(const Entered&) = delete;
+  ~Entered() { static_cast<void>(end()); }
+
+  /// Throws why the call has to end, if the other thread has found that.
+  void leave() {
+    if (const auto why = end()) std::rethrow_exception(why);
+  }
+
+ private:
+  /// Waits until the other thread has left the call.
+  std::exception_ptr end() {
+    std::unique_lock lock(calls_.mutex_);
+    calls_.entered_ = nullptr;
+    calls_.changed_.wait(lock, [this] { return !calls_.is_waited_for_; });
+    return std::exchange(calls_.ended_by_, nullptr);
+  }
+
+  DeviceCalls& calls_;
+};
+
 DeviceCalls::DeviceCalls(Call& call, device::Library& library, int device)
     : library_(library), device_(device) {
   const device::Id id = agree_on_id(call, library);
@@ -89,7 +117,9 @@ DeviceCalls::DeviceCalls(device::Library& library, int device, std::unique_ptr<d
 device::Mark DeviceCalls::enqueue(Call& call, const device::Plan& plan, void* stream) {
   device::Mark mark;
   mark.spare = std::move(last_);
+  Entered entered(*this, call);
   const Answer answer = group_->enqueue(plan, stream, mark);
+  entered.leave();
   throw_if_failed(call, answer);
   if (answer.now == Answer::Now::pending) {
     settle(call, *group_);
@@ -181,16 +211,45 @@ void DeviceCalls::watch(std::function<bool()> look) {
 /// hold up the caller.
 void DeviceCalls::run(const std::stop_token& stop) {
   for (bool looking = true;;) {
+    Call* entered = nullptr;
     {
       std::unique_lock lock(mutex_);
       changed_.wait_for(lock, stop, look_interval, [this] { return given_up_; });
       if (stop.stop_requested()) return;  // end() ends the work.
       if (is_taken_) continue;
       if (given_up_) break;
+      // An undisturbed call is left alone.
+      if (entered_ != nullptr && std::exchange(has_been_seen_, true)) {
+        entered = entered_;
+        is_waited_for_ = true;
+      }
     }
-    if (looking) looking = look_();
+    if (entered != nullptr) {
+      wait_for_entered(*entered);
+    } else if (looking) {
+      looking = look_();
+    }
   }
   end_work(stop);
+}
+
+/// Waits on behalf of the thread that is inside the library; if the call has to end, that thread
+/// comes out when the work is ended.
+void DeviceCalls::wait_for_entered(Call& call) {
+  std::exception_ptr why;
+  try {
+    call.watch_until([this] {
+      const std::lock_guard lock(mutex_);
+      return entered_ == nullptr || given_up_;
+    });
+  } catch (...) {
+    why = std::current_exception();
+  }
+  const std::lock_guard lock(mutex_);
+  given_up_ = given_up_ || why;
+  ended_by_ = std::move(why);
+  is_waited_for_ = false;
+  changed_.notify_all();
 }
 
 bool DeviceCalls::revoke(const std::stop_token& stop) {

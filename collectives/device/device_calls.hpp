@@ -5,6 +5,7 @@
 #include "collectives/device/library.hpp"
 
 #include <condition_variable>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -32,7 +33,8 @@ class DeviceCalls {
   /// give_up().
   void watch(std::function<bool()> look);
   /// Puts a call on the stream. It waits only for NCCL itself, which connects ranks in their first
-  /// calls.
+  /// calls, and for room on the stream. Where this thread is in NCCL for long, the other one waits
+  /// on its behalf, and gets it out of there when the call has to end.
   device::Mark enqueue(Call& call, const device::Plan& plan, void* stream);
   /// Waits until the device has done everything before a mark, or something has failed.
   device::Answer wait(Call& call, device::Event& mark);
@@ -61,7 +63,11 @@ class DeviceCalls {
   void end(bool in_order) noexcept;
 
  private:
+  /// The call whose thread is inside the library.
+  class Entered;
+
   void run(const std::stop_token& stop);
+  void wait_for_entered(Call& call);
   bool revoke(const std::stop_token& stop);
   void end_work(const std::stop_token& stop);
 
@@ -73,6 +79,10 @@ class DeviceCalls {
   std::shared_ptr<device::Event> last_;  ///< The mark behind the last call that was not captured.
   std::mutex mutex_;
   std::condition_variable_any changed_;
+  Call* entered_ = nullptr;        ///< The call whose thread is inside the library.
+  bool has_been_seen_ = false;     ///< It was inside at the last look, too.
+  bool is_waited_for_ = false;     ///< The other thread uses that call.
+  std::exception_ptr ended_by_{};  ///< Why that call has to end.
   bool given_up_ = false;
   bool ended_ = false;     ///< The work under way was ended, after give_up().
   bool is_taken_ = false;  ///< By shrink().

@@ -18,9 +18,9 @@ using device::Step;
 
 namespace {
 
-NcclConfig never_blocking() {
+NcclConfig config_of(bool blocks) {
   NcclConfig config;
-  config.blocking = 0;
+  config.blocking = blocks ? 1 : 0;
   return config;
 }
 
@@ -98,7 +98,7 @@ Answer NcclGroup::join(const device::Id& id, int rank, int size) {
   NcclUniqueId unique{};
   static_assert(sizeof unique == sizeof id);
   std::memcpy(&unique, id.data(), sizeof unique);
-  NcclConfig config = never_blocking();
+  NcclConfig config = config_of(false);
   NcclComm comm = nullptr;
   const NcclResult result = uses_.nccl.comm_init(&comm, size, unique, rank, &config);
   handle_->put(comm);
@@ -117,16 +117,42 @@ Answer NcclGroup::progress() {
   if (!inside) return Answer::pending();
   // Nothing here asks CUDA, so the context is left alone: callers ask again and again, while NCCL's
   // own thread needs the driver.
-  if (const Answer revoked = answer_of(handle_->revoked_with(), "ncclCommRevoke", inside.comm());
+  if (const Answer revoked = answer_of(calling().revoked_with(), "ncclCommRevoke", inside.comm());
       revoked.has_failed()) {
     return revoked;
   }
-  return follow(inside);
+  const Answer answer = follow(inside);
+  return answer.is_done() ? make_calls(inside) : answer;
+}
+
+/// Goes on making the communicator for calls; later: whether it is being revoked.
+Answer NcclGroup::make_calls(const Inside& inside) {
+  if (uses_.nccl.comm_revoke == nullptr) return {};
+  if (calls_) {
+    bool is_gone = false;
+    const Inside nobody_else = calls_->try_enter(is_gone);
+    return nobody_else || is_gone ? Answer{} : Answer::pending();
+  }
+  if (calls_slot_) {
+    calls_ = std::make_shared<CommHandle>(uses_, true);
+    calls_->put(calls_slot_->take());
+    calls_slot_.reset();
+    return {};
+  }
+  const Current current(uses_.devices.cuda, uses_.context);
+  const auto slot = std::make_shared<Slot>(uses_);
+  if (!handle_->keep(slot)) return Answer::pending();
+  NcclConfig config = config_of(true);
+  const NcclResult result = uses_.nccl.comm_split(inside.comm(), 0, 0, slot->target(), &config);
+  const Answer answer = answer_of(result, "ncclCommSplit", inside.comm());
+  if (answer.has_failed()) return answer;
+  calls_slot_ = slot;
+  return Answer::pending();
 }
 
 Answer NcclGroup::check() {
   bool is_gone = false;
-  const Inside inside = handle_->try_enter(is_gone);
+  const Inside inside = calling().try_enter(is_gone);
   if (!inside) return {};
   NcclResult state = nccl_success;
   const NcclResult asked = uses_.nccl.get_async_error(inside.comm(), &state);
@@ -138,10 +164,14 @@ Answer NcclGroup::follow(const Inside& inside) {
   const NcclResult asked = uses_.nccl.get_async_error(inside.comm(), &state);
   if (asked != nccl_success) return answer_of(asked, "ncclCommGetAsyncError", inside.comm());
   if (state == nccl_success) {
-    for (const NcclRedOp op : std::exchange(ops_, {})) uses_.nccl.destroy_op(op, inside.comm());
+    destroy_ops(inside);
     handle_->close_slot();
   }
   return answer_of(state, "NCCL", inside.comm());
+}
+
+void NcclGroup::destroy_ops(const Inside& inside) {
+  for (const NcclRedOp op : std::exchange(ops_, {})) uses_.nccl.destroy_op(op, inside.comm());
 }
 
 /// CUDA itself may wait for room on the stream, which may never come; NCCL can be aborted
@@ -152,10 +182,14 @@ Answer NcclGroup::enqueue(const Plan& plan, void* stream, device::Mark& mark) {
   if (!answer.has_failed()) answer = copy(plan, stream);
   if (answer.has_failed()) return answer;
   {
-    const Inside inside = handle_->enter();
+    const Inside inside = calling().enter();
     if (!inside) return was_aborted();
     answer = launch(inside, plan, stream);
-    if (!answer.has_failed()) answer = follow(inside);
+    if (calls_) {
+      destroy_ops(inside);  // The call is on its stream.
+    } else if (!answer.has_failed()) {
+      answer = follow(inside);
+    }
   }
   return answer.is_done() ? record(stream, mark) : answer;
 }
@@ -232,7 +266,7 @@ NcclResult NcclGroup::launch(NcclComm comm, const Step& step, NcclDType dtype, N
 }
 
 Answer NcclGroup::make_mark(void* stream, device::Mark& mark) {
-  if (!handle_->is_there()) return was_aborted();
+  if (!calling().is_there()) return was_aborted();
   const Current current(uses_.devices.cuda, uses_.context);
   return record(stream, mark);
 }
@@ -256,7 +290,7 @@ Answer NcclGroup::make(const char* function, std::unique_ptr<device::Group>& mad
   if (!handle_->keep(slot)) {
     return Answer::failed(Errc::internal, std::string(function) + ": NCCL is still at another one");
   }
-  NcclConfig config = never_blocking();
+  NcclConfig config = config_of(false);
   const Answer answer =
       answer_of(function_of(inside.comm(), slot->target(), &config), function, inside.comm());
   if (!answer.has_failed()) made = std::make_unique<NcclGroup>(uses_, slot);
@@ -273,30 +307,42 @@ Answer NcclGroup::split(int color, int key, std::unique_ptr<device::Group>& made
   return answer;
 }
 
+void NcclGroup::abort() noexcept {
+  if (calls_) calls_->abort();
+  handle_->abort();
+}
+
+bool NcclGroup::end(bool in_order, std::chrono::steady_clock::duration limit) noexcept {
+  const auto until = std::chrono::steady_clock::now() + limit;
+  const bool ended = !calls_ || calls_->end(in_order, limit);
+  return handle_->end(in_order, until - std::chrono::steady_clock::now()) && ended;
+}
+
 bool NcclGroup::can_shrink() { return handle_->is_there() && uses_.nccl.comm_shrink != nullptr; }
 
-bool NcclGroup::can_revoke() { return handle_->is_there() && uses_.nccl.comm_revoke != nullptr; }
+bool NcclGroup::can_revoke() { return calling().is_there() && uses_.nccl.comm_revoke != nullptr; }
 
 Answer NcclGroup::shrink(std::span<const int> gone, bool is_quiet,
                          std::unique_ptr<device::Group>& made) {
-  if (!is_quiet) handle_->revoke();
+  if (!is_quiet) calls_ ? static_cast<void>(revoke()) : handle_->revoke();
+  const bool aborts = !is_quiet && !calls_;
   std::vector<int> excluded(gone.begin(), gone.end());
   return make("ncclCommShrink", made, [&](NcclComm comm, NcclComm* target, NcclConfig* config) {
     return uses_.nccl.comm_shrink(comm, excluded.data(), static_cast<int>(excluded.size()), target,
-                                  config, is_quiet ? nccl_shrink_default : nccl_shrink_abort);
+                                  config, aborts ? nccl_shrink_abort : nccl_shrink_default);
   });
 }
 
 /// NCCL waits for its own threads in this call.
 Answer NcclGroup::revoke() {
-  const bool begun = handle_->revoke_by(
+  const bool begun = calling().revoke_by(
       [&nccl = uses_.nccl](NcclComm comm) { return nccl.comm_revoke(comm, nccl_revoke_default); });
   return begun ? Answer::pending() : was_aborted();
 }
 
 void* NcclGroup::add_memory(void* memory, std::size_t bytes) noexcept {
   if (uses_.nccl.comm_register == nullptr || uses_.nccl.comm_deregister == nullptr) return nullptr;
-  const Inside inside = handle_->enter();
+  const Inside inside = calling().enter();
   if (!inside) return nullptr;
   const Current current(uses_.devices.cuda, uses_.context);
   void* handle = nullptr;
@@ -306,7 +352,7 @@ void* NcclGroup::add_memory(void* memory, std::size_t bytes) noexcept {
 
 /// An aborted communicator knows no memory any more.
 void NcclGroup::remove_memory(void* handle) noexcept {
-  const Inside inside = handle_->enter_revoked();
+  const Inside inside = calling().enter_revoked();
   if (!inside) return;
   const Current current(uses_.devices.cuda, uses_.context);
   static_cast<void>(uses_.nccl.comm_deregister(inside.comm(), handle));

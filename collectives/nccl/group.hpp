@@ -12,7 +12,9 @@
 
 namespace dlaunch::nccl {
 
-/// A group as an ncclComm. It never blocks: progress() shows NCCL's work behind a call.
+/// A group as an ncclComm, which never blocks: progress() shows NCCL's work. NCCL makes a thread
+/// for each call of such a communicator, which costs more than the call; so calls have one of their
+/// own that blocks, if NCCL can revoke it (docs/decisions/0060).
 class NcclGroup final : public device::Group {
  public:
   explicit NcclGroup(const Uses& uses) : uses_(uses) {}
@@ -20,7 +22,7 @@ class NcclGroup final : public device::Group {
   NcclGroup(const Uses& uses, std::shared_ptr<Slot> slot) : uses_(uses), slot_(std::move(slot)) {}
   NcclGroup(const NcclGroup&) = delete;
   NcclGroup& operator=(const NcclGroup&) = delete;
-  ~NcclGroup() override { abort(); }
+  ~NcclGroup() override { NcclGroup::abort(); }
 
   device::Answer join(const device::Id& id, int rank, int size);
   device::Answer progress() override;
@@ -28,10 +30,8 @@ class NcclGroup final : public device::Group {
   device::Answer enqueue(const device::Plan& plan, void* stream, device::Mark& mark) override;
   device::Answer make_mark(void* stream, device::Mark& mark) override;
   device::Answer split(int color, int key, std::unique_ptr<device::Group>& made) override;
-  void abort() noexcept override { handle_->abort(); }
-  bool end(bool in_order, std::chrono::steady_clock::duration limit) noexcept override {
-    return handle_->end(in_order, limit);
-  }
+  void abort() noexcept override;
+  bool end(bool in_order, std::chrono::steady_clock::duration limit) noexcept override;
   bool can_shrink() override;
   bool can_revoke() override;
   device::Answer shrink(std::span<const int> gone, bool is_quiet,
@@ -50,8 +50,13 @@ class NcclGroup final : public device::Group {
   // On the stream, with the context current.
   device::Answer record(void* stream, device::Mark& mark);
   device::Answer copy(const device::Plan& plan, void* stream);
-  // Inside NCCL, with the context current.
+  /// The communicator for calls.
+  CommHandle& calling() const { return calls_ ? *calls_ : *handle_; }
+  device::Answer make_calls(const Inside& inside);
+  // Inside NCCL.
   device::Answer follow(const Inside& inside);
+  void destroy_ops(const Inside& inside);
+  // The same, with the context current.
   device::Answer launch(const Inside& inside, const device::Plan& plan, void* stream);
   NcclResult launch(NcclComm comm, const device::Step& step, NcclDType dtype, NcclRedOp op,
                     void* stream);
@@ -60,6 +65,8 @@ class NcclGroup final : public device::Group {
   const Uses uses_;
   const std::shared_ptr<CommHandle> handle_ = std::make_shared<CommHandle>(uses_);
   std::shared_ptr<Slot> slot_;  ///< Where the communicator will come from; null once it is there.
+  std::shared_ptr<CommHandle> calls_;  ///< Null: calls use the other one.
+  std::shared_ptr<Slot> calls_slot_;   ///< The same for it.
   std::vector<NcclRedOp>
       ops_;  ///< Used inside NCCL: operations of calls that may not be on their stream yet.
 };

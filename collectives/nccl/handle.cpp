@@ -47,25 +47,26 @@ NcclComm Slot::take() { return std::exchange(made_, nullptr); }
 
 CommHandle::Inside CommHandle::enter() {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return !inside_ || revoked_; });
+  changed_.wait(lock, [this] { return inside_ == 0 || revoked_; });
   if (comm_ == nullptr || revoked_) return {};
-  inside_ = true;
+  ++inside_;
   return {this, comm_};
 }
 
 CommHandle::Inside CommHandle::enter_revoked() {
   std::unique_lock lock(mutex_);
-  const bool is_free = changed_.wait_for(lock, busy_limit, [this] { return !inside_ || aborted_; });
+  const bool is_free =
+      changed_.wait_for(lock, busy_limit, [this] { return inside_ == 0 || aborted_; });
   if (!is_free || comm_ == nullptr || aborted_) return {};
-  inside_ = true;
+  ++inside_;
   return {this, comm_};
 }
 
 CommHandle::Inside CommHandle::try_enter(bool& is_gone) {
   const std::lock_guard lock(mutex_);
   is_gone = comm_ == nullptr || aborted_;
-  if (is_gone || inside_) return {};
-  inside_ = true;
+  if (is_gone || inside_ > 0) return {};
+  ++inside_;
   return {this, comm_};
 }
 
@@ -73,9 +74,9 @@ void CommHandle::leave() {
   std::function<void()> work;
   {
     const std::lock_guard lock(mutex_);
-    inside_ = false;
+    --inside_;
     changed_.notify_all();
-    if (aborted_) work = take_out(in_order_);
+    if (aborted_ && inside_ == 0) work = take_out(in_order_);
   }
   if (work) hand_over(std::move(work));
 }
@@ -119,9 +120,10 @@ bool CommHandle::revoke_by(std::function<NcclResult(NcclComm)> work) {
     std::unique_lock lock(mutex_);
     revoked_ = true;
     changed_.notify_all();
-    if (!changed_.wait_for(lock, busy_limit, [this] { return !inside_; })) return false;
+    const auto may_enter = [this] { return inside_ == 0 || blocks_; };
+    if (!changed_.wait_for(lock, busy_limit, may_enter)) return false;
     if (comm_ == nullptr || aborted_) return false;
-    inside_ = true;
+    ++inside_;
     comm = comm_;
     slot.swap(slot_);
   }
@@ -163,7 +165,7 @@ bool CommHandle::end(bool in_order, Clock::duration limit) {
     revoked_ = aborted_ = true;
     changed_.notify_all();
     if (!had_one_) return true;
-    if (!inside_) work = take_out(in_order_);
+    if (inside_ == 0) work = take_out(in_order_);
   }
   if (work) hand_over(std::move(work));
   if (limit <= Clock::duration::zero()) return false;

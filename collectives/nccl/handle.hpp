@@ -45,10 +45,11 @@ class Slot {
 
 /// An ncclComm. NCCL lets one thread at a time use it, and none while it is being ended. So a
 /// thread that wants to end it does not wait for the thread inside NCCL, which ends it when it
-/// leaves. For any number of threads.
+/// leaves. One that blocks may hold that thread for ever: NCCL lets another one revoke it
+/// meanwhile. For any number of threads.
 class CommHandle : public std::enable_shared_from_this<CommHandle> {
  public:
-  explicit CommHandle(const Uses& uses) : uses_(uses) {}
+  explicit CommHandle(const Uses& uses, bool blocks = false) : uses_(uses), blocks_(blocks) {}
   CommHandle(const CommHandle&) = delete;
   CommHandle& operator=(const CommHandle&) = delete;
 
@@ -89,8 +90,8 @@ class CommHandle : public std::enable_shared_from_this<CommHandle> {
   bool is_there();
   /// From now on only enter_revoked() succeeds.
   void revoke();
-  /// The same, and another thread, which is inside meanwhile, does `work` with the communicator.
-  /// False if there is none.
+  /// The same, and another thread, which is inside meanwhile, does `work` with the communicator,
+  /// which a thread may be inside of that blocks. False if there is none.
   bool revoke_by(std::function<NcclResult(NcclComm)> work);
   /// The result of that work; nccl_success if there was none.
   NcclResult revoked_with() const { return revoked_with_; }
@@ -107,12 +108,13 @@ class CommHandle : public std::enable_shared_from_this<CommHandle> {
   void hand_over(std::function<void()> work);
 
   const Uses uses_;
+  const bool blocks_;
   std::mutex mutex_;  ///< Never held inside NCCL or CUDA.
   std::condition_variable changed_;
   NcclComm comm_ = nullptr;  ///< Null once it was handed over.
   std::shared_ptr<Slot> slot_;
   bool had_one_ = false;
-  bool inside_ = false;
+  int inside_ = 0;  ///< Number of threads; two where one revokes it.
   bool revoked_ = false;
   bool aborted_ = false;
   bool in_order_ = false;

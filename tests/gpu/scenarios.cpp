@@ -256,6 +256,49 @@ void mixed(const Rank& rank) {
   }
 }
 
+/// Rank 0 makes so many calls without the others, until one ends because of its timeout.
+void call_alone(const Rank& rank, Communicator& comm, int calls) {
+  const std::string key = "done/" + comm.name();
+  if (comm.rank() != 0) {
+    rank.world.store()->wait(key, Clock::now() + 60s);
+    return;
+  }
+  void* const stream = make_stream(rank);
+  const auto data = make(rank, 16);
+  Options options = on(stream);
+  options.timeout = 2s;
+  const auto begin = Clock::now();
+  std::string told;
+  try {
+    for (int i = 0; i < calls; ++i) comm.all_reduce(data.view(DType::f32), {}, options);
+    comm.barrier({.timeout = 2s});
+  } catch (const Error& error) {
+    told = error.what();
+    expect(error.errc() == Errc::timeout, told);
+  }
+  const std::chrono::duration<double> took = Clock::now() - begin;
+  rank.world.store()->set(key, {});
+  expect(!told.empty(), "a call that the others do not make ends");
+  expect(took < 20s, "it ends in time, not after " + std::to_string(took.count()) + " s");
+  // What is on the stream uses the buffer until NCCL has ended it, call by call.
+  expect(rank.driver.synchronize(stream) == 0, "a stream whose calls were ended");
+}
+
+/// NCCL has to connect the ranks in its first call, and waits for those that do not come.
+void absent(const Rank& rank) {
+  Communicator comm(rank.world, "absent");
+  comm.prepare_device(rank.device);
+  call_alone(rank, comm, 1);
+}
+
+/// There is no room on the stream for more calls, and never will be.
+void full_stream(const Rank& rank) {
+  Communicator comm(rank.world, "full");
+  const auto data = make(rank, 16);
+  comm.all_reduce(data.view(DType::f32));
+  call_alone(rank, comm, 3000);
+}
+
 /// The program waits for its stream, not for a call.
 void disagreement(const Rank& rank) {
   void* const stream = make_stream(rank);
@@ -284,7 +327,9 @@ constexpr std::array all = {
     Scenario{"host and device", mixed},
     Scenario{"registered memory", registered_memory},
     Scenario{"gradients", gradients},
+    Scenario{"absent ranks", absent, 2},
     Scenario{"disagreement", disagreement, 2},
+    Scenario{"a full stream", full_stream, 2},
 };
 
 /// Tells the time of the clock that all processes of a host share.

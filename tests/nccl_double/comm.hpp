@@ -34,6 +34,7 @@ struct Ranks {
   std::condition_variable changed;
   int size = 0;
   int joined = 0;
+  int connecting = 0;  ///< Ranks that have come to their first call; if the communicator blocks.
   bool never = false;
   std::map<std::uint64_t, Meeting> meetings;
   std::map<std::tuple<int, int, std::uint64_t>, Message> sent, received;
@@ -46,6 +47,7 @@ struct Comm {
   std::shared_ptr<Ranks> ranks;
   int rank = 0;
   bool blocks = false;
+  bool connected = false;
   std::atomic<bool> aborted{false}, revoked{false};
   bool finalized = false;
   std::uint64_t collectives = 0, splits = 0;

@@ -43,17 +43,20 @@ NcclComm handle_of(std::shared_ptr<Comm> comm) {
   return new std::shared_ptr<Comm>(std::move(comm));
 }
 
-/// The one thread in a communicator.
+/// The one thread in a communicator; one that blocks may be revoked by a second one.
 class Use {
  public:
-  explicit Use(NcclComm handle) : comm_(comm_of(handle)) {
-    if (!comm_->used.exchange(true)) return;
+  explicit Use(NcclComm handle, bool revokes = false)
+      : comm_(comm_of(handle)), is_second_(revokes && comm_->blocks) {
+    if (is_second_ || !comm_->used.exchange(true)) return;
     std::fprintf(stderr, "two threads use one NCCL communicator at once\n");
     std::abort();
   }
   Use(const Use&) = delete;
   Use& operator=(const Use&) = delete;
-  ~Use() { comm_->used = false; }
+  ~Use() {
+    if (!is_second_) comm_->used = false;
+  }
   Comm* operator->() const { return comm_.get(); }
   Comm& operator*() const { return *comm_; }
   const std::shared_ptr<Comm>& comm() const { return comm_; }
@@ -61,6 +64,7 @@ class Use {
 
  private:
   const std::shared_ptr<Comm> comm_;
+  const bool is_second_;
 };
 
 /// Waits where all ranks have to come, and an abort ends it.
@@ -98,6 +102,18 @@ void drain(Comm& comm) {
   std::erase_if(ranks.sent, [&](const auto& one) { return std::get<0>(one.first) == comm.rank; });
 }
 
+/// A communicator that blocks connects its ranks in their first collective: waits for them all.
+NcclResult connect(Comm& comm) {
+  if (comm.connected) return nccl_success;
+  Ranks& ranks = *comm.ranks;
+  std::unique_lock lock(ranks.mutex);
+  ++ranks.connecting;
+  ranks.changed.notify_all();
+  ranks.changed.wait(lock, [&] { return comm.has_ended() || ranks.connecting >= ranks.size; });
+  comm.connected = !comm.has_ended();
+  return comm.connected ? nccl_success : internal_error;
+}
+
 struct Pending {
   std::shared_ptr<Comm> comm;
   cuda_double::Stream* stream;
@@ -118,7 +134,11 @@ NcclResult launch_pending() {
     cuda_double::put(stream, std::move(launch));
     return nccl_success;
   };
-  if (comm->blocks || launches_at_once()) return std::function<NcclResult()>(put)();
+  if (comm->blocks) {
+    const NcclResult result = connect(*comm);
+    return result == nccl_success ? std::function<NcclResult()>(put)() : result;
+  }
+  if (launches_at_once()) return std::function<NcclResult()>(put)();
   comm->begin(put);
   return nccl_in_progress;
 }
@@ -220,15 +240,25 @@ NcclResult ncclCommSplit(NcclComm handle, int color, int key, NcclComm* target,
       if (!ranks) ranks = std::make_shared<Ranks>();
       child = std::make_shared<Comm>();
       child->ranks = ranks;
-      child->rank = key;  // dlaunch gives each rank its place as the key.
+      child->blocks = config->blocking == 1;
       const std::lock_guard child_lock(ranks->mutex);
       ++ranks->size;
     }
   }
+  const Choice mine{parent->rank, color, key};
   return make(
-      parent.comm(), std::move(child),
-      [&ranks = *parent->ranks, number] {
-        return static_cast<int>(ranks.splits[number].size()) == ranks.size;
+      parent.comm(), child,
+      [&ranks = *parent->ranks, number, child, mine] {
+        const auto& choices = ranks.splits[number];
+        if (static_cast<int>(choices.size()) != ranks.size) return false;
+        const auto is_before_us = [&](const Choice& other) {
+          return other.color == mine.color &&
+                 std::tie(other.key, other.rank) < std::tie(mine.key, mine.rank);
+        };
+        if (child) {
+          child->rank = static_cast<int>(std::ranges::count_if(choices, is_before_us));
+        }
+        return true;
       },
       target);
 }
@@ -271,10 +301,15 @@ NcclResult ncclCommShrink(NcclComm handle, int* excluded, int count, NcclComm* t
 }
 
 NcclResult ncclCommRevoke(NcclComm handle, int flags) {
-  const Use comm(handle);
+  const Use comm(handle, true);
   if (flags != nccl_revoke_default || comm->revoked || comm->finalized) return invalid_argument;
   comm->revoked = comm->cancelled = true;
   comm->wake();
+  if (comm->blocks) {
+    comm->settle();
+    ++revoked;
+    return nccl_success;
+  }
   comm->begin([&comm = *comm] {
     comm.settle();
     return nccl_success;
@@ -304,6 +339,10 @@ NcclResult ncclCommFinalize(NcclComm handle) {
   const Use comm(handle);
   if (!comm.is_ready() || comm->finalized) return invalid_argument;
   comm->finalized = true;
+  if (comm->blocks) {
+    drain(*comm);
+    return nccl_success;
+  }
   comm->begin([&comm = *comm] {
     drain(comm);
     return nccl_success;

@@ -21,6 +21,12 @@ inline void use_doubles() {
   ::setenv("DLAUNCH_NCCL_LIBRARY", DLAUNCH_NCCL_DOUBLE, 1);
 }
 
+/// Whether the NCCL of this run can revoke, and so each group has a second communicator for calls.
+inline bool nccl_revokes() {
+  const char* other = std::getenv("DLAUNCH_DOUBLE_NCCL_VERSION");
+  return other == nullptr || std::atoi(other) >= 22807;
+}
+
 /// Runs ranks, each of which has the device of its own number.
 inline std::vector<Outcome> run_device_ranks(
     int size, const Body& body, std::vector<std::shared_ptr<FakeMembership>> memberships = {}) {

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <functional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -267,6 +268,62 @@ TEST_CASE("a call that not all come to names who is absent") {
   });
   outcomes.erase(outcomes.begin() + 1);
   check_all(outcomes, Errc::timeout, {"all_reduce #2", "absent: rank 1"});
+}
+
+TEST_CASE("a call in which NCCL waits for a rank that does not come ends at its timeout") {
+  for (const bool later : {false, true}) {
+    CAPTURE(later);
+    Event ended;
+    const auto begin = Clock::now();
+    const auto outcomes = run_device_ranks(2, [&](const World& world) {
+      Communicator comm(world);
+      comm.prepare_device(comm.rank());
+      if (later) bring_up(comm);
+      if (comm.rank() == 1) {
+        CHECK(ended.wait());
+        return;
+      }
+      std::vector<int> x{1};
+      ReduceOptions options;
+      options.timeout = 300ms;
+      try {
+        comm.all_reduce(on_device(x, 0), {}, options);
+      } catch (...) {
+        ended.set();
+        throw;
+      }
+    });
+    CHECK_MESSAGE(outcomes[0].code == Errc::timeout, outcomes[0].text);
+    CHECK_MESSAGE(outcomes[0].mentions("all_reduce #"), outcomes[0].text);
+    CHECK_MESSAGE(outcomes[0].mentions("rank 1"), outcomes[0].text);
+    CHECK(Clock::now() - begin < 30s);
+  }
+}
+
+TEST_CASE("abort ends a call in which NCCL waits, from another thread") {
+  std::atomic<bool> entering{false};
+  Event ended;
+  const auto outcomes = run_device_ranks(2, [&](const World& world) {
+    Communicator comm(world);
+    comm.prepare_device(comm.rank());
+    if (comm.rank() == 1) {
+      CHECK(ended.wait());
+      return;
+    }
+    std::vector<int> x{1};
+    std::jthread other([&] {
+      while (!entering) std::this_thread::yield();
+      comm.abort();
+    });
+    entering = true;
+    try {
+      comm.all_reduce(on_device(x, 0));
+    } catch (...) {
+      ended.set();
+      throw;
+    }
+  });
+  CHECK_MESSAGE(outcomes[0].code == Errc::aborted, outcomes[0].text);
 }
 
 TEST_CASE("abort and revoke end what is on the device") {

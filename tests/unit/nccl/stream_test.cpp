@@ -144,6 +144,8 @@ TEST_CASE("a barrier of streams keeps them, and not the ranks, until all have co
     CHECK_THROWS_AS(comm.barrier(on_stream(cuda_double::make_stream(me))), Error);
     comm.prepare_device(me);
     Stream* const stream = cuda_double::make_stream(me);
+    comm.barrier(on_stream(stream));  // NCCL waits for all ranks in its first call.
+    cuda_double::synchronize(stream);
     together.arrive_and_wait();
     Work work;
     if (me == 0) {
