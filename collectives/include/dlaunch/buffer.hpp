@@ -13,8 +13,8 @@ namespace dlaunch {
 /// Memory from Communicator::allocate. If the ranks of a node share memory it lies there, and
 /// collectives whose ranks all pass such buffers read and write them directly: nothing is copied on
 /// the way. Otherwise it is ordinary memory. Used like any other; its initial contents are not
-/// defined. Movable, not copyable; may outlive its communicator and its world; free it when no call
-/// uses it any more.
+/// defined. May outlive its communicator and its world; free it when no call uses it any more, on
+/// any rank. Movable, not copyable.
 class DLAUNCH_API SharedBuffer {
  public:
   SharedBuffer() noexcept = default;  ///< Empty.

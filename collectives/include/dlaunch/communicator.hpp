@@ -56,16 +56,19 @@ class Tree;
 ///
 /// Buffers are read and written in place, stay the caller's, and may not overlap unless a call says
 /// so; views of them are not kept. A variable is a buffer of one element: `float loss;
-/// comm.all_reduce(loss);`. Empty buffers are fine. In world of one every call works and needs no
+/// comm.all_reduce(loss);`. Empty buffers are fine. In a world of one every call works and needs no
 /// network. Counts are in elements, ranks are this communicator's own (0..size()-1).
 ///
 /// Errors: every rank's call carries what it is (name, sequence number, dtype, count, root,
 /// reduction); ranks that disagree all get Error{mismatch} that shows both calls, and so do ranks
 /// that wait for each other in different calls, where no other thread can end that. A wrong
-/// argument throws Error{misuse} before anything is sent, and the ranks that wait for this one get
+/// argument is Error{misuse} before anything is sent, and the ranks that wait for this one get
 /// Error{mismatch}. A dead peer: Error{peer_lost} with its rank and the cause. A call that takes
 /// longer than its timeout: Error{timeout} with the ranks that did not come and what they were last
-/// seen doing. abort(): Error{aborted}.
+/// seen doing. After abort(): Error{aborted}. The first error (save Error{misuse} and
+/// Error{unsupported}) sticks: every later call throws it again, here and on the other ranks; make
+/// a new communicator, or end. What the buffers hold after an error is not defined.
+///
 /// These are the errors of every call, which comments of calls do not repeat; they name what is
 /// wrong for them in particular. A buffer is wrong where its data is null and its count is not 0,
 /// or where buffers of one call overlap, or differ in dtype: Error{misuse}.
@@ -78,9 +81,6 @@ class Tree;
 /// captured gets the call and nothing else; its Work never waits. Ranks that disagree are found
 /// when their calls are on their streams already, which then are not waited for: NCCL is aborted,
 /// also where the program waits in CUDA itself.
-/// The first error (save misuse and unsupported) sticks: every later call throws it again, here and
-/// on the other ranks; make a new communicator, or end. What the buffers hold after an error is not
-/// defined.
 class DLAUNCH_API Communicator {
  public:
   /// All ranks of `world`. Nothing is sent: connections are made when first needed. Ranks that make
@@ -106,9 +106,9 @@ class DLAUNCH_API Communicator {
   void set_stuck_after(Clock::duration stuck_after);
 
   /// Memory for this rank's part of collectives, the fastest there is for this communicator's
-  /// ranks; see SharedBuffer. Needs no other rank. Throws std::bad_alloc.
+  /// ranks; see SharedBuffer. Needs no other rank. Throws std::bad_alloc where there is too little.
   [[nodiscard]] SharedBuffer allocate(std::size_t bytes);
-  /// The same on a CUDA device. Throws Error{unsupported} where CUDA buffers are not.
+  /// The same on a CUDA device. Throws Error{unsupported} where the driver or NCCL is not there.
   [[nodiscard]] DeviceBuffer allocate_device(std::size_t bytes, int device);
   /// Called by all ranks, each with its device: NCCL comes up now, and not in the first collective
   /// with CUDA buffers; so that may be captured, and a message be the first call. If NCCL is up, it
@@ -118,8 +118,8 @@ class DLAUNCH_API Communicator {
 
   // ---- Groups. Each takes part of all ranks of this communicator unless it says otherwise. ----
 
-  /// The ranks that give the same colour, ordered by `key`, then by rank. No colour: takes part,
-  /// gets none. Error{misuse}: a negative colour.
+  /// The ranks that give the same colour, ordered by `key`, then by rank. A rank without a colour
+  /// takes part and gets none. Error{misuse}: a negative colour.
   [[nodiscard]] std::optional<Communicator> split(std::optional<int> color, int key = 0,
                                                   const Options& options = {});
   /// The ranks listed, in that order: `comm.group({0, 2})`. Called by all ranks, with the same
@@ -144,25 +144,24 @@ class DLAUNCH_API Communicator {
   [[nodiscard]] Communicator duplicate(const Options& options = {});
   /// This communicator's ranks, in its order, as ranks of the world.
   const std::vector<int>& world_ranks() const noexcept;
-  /// This communicator's `rank` as a rank of `other`; nullopt if it is in one of them only, or in
-  /// none.
+  /// This communicator's `rank` as a rank of `other`; nullopt if that one lacks it.
   [[nodiscard]] std::optional<int> translate(int rank, const Communicator& other) const;
 
   // ---- Collectives: every rank calls, in the same order. ----
 
   /// Returns when all ranks have called. With BarrierOptions::ordered_output what every rank
-  /// printed before comes out before what any prints after. With a cuda_stream it returns at once,
-  /// and what is put on the stream from then on comes after what every rank had put on its own
-  /// before; what was printed is not waited for. Error{misuse}: a stream where no device was
-  /// prepared, or used.
+  /// printed before comes out before what any prints after. With BarrierOptions::cuda_stream it
+  /// returns at once, and what is put on the stream from then on comes after what every rank had
+  /// put on its own before; what was printed is not waited for. Error{misuse}: a stream where no
+  /// device was prepared, or used.
   void barrier(const BarrierOptions& options = {});
   /// Everyone's `inout` becomes that of `root`. Error{mismatch}: another count, dtype or root on
   /// another rank. Error{misuse}: no such root.
   void broadcast(const TensorView& inout, int root, const Options& options = {});
   /// `out` of `root` becomes the reduction of everyone's `in`. The others' `out` is neither read
   /// nor written and may be empty; their `in` stays untouched. On the root both may be the same
-  /// memory. Errors as all_reduce and broadcast; Error{misuse} also where the root's `out` has not
-  /// in.count elements.
+  /// memory. Errors as all_reduce() and broadcast(); Error{misuse} also where the root's `out` has
+  /// not in.count elements.
   void reduce(const ConstTensorView& in, const TensorView& out, int root,
               const Reduction& reduction = {}, const ReduceOptions& options = {});
   /// Everyone's `inout` becomes the reduction of all. Error{mismatch}: another count, dtype or
@@ -192,7 +191,7 @@ class DLAUNCH_API Communicator {
   void all_gather_list(const ConstTensorView& in, std::span<const TensorView> out,
                        const Options& options = {});
   /// all_gather whose result is written on `root` alone; the others' `out` may be empty. Errors as
-  /// all_gather; also those of a root, see broadcast.
+  /// all_gather; also those of a root, see broadcast().
   void gather(const ConstTensorView& in, const TensorView& out, int root,
               const Options& options = {});
   /// counts[r] elements from rank r; only the root's counts are read. Error{mismatch}: another
@@ -203,7 +202,7 @@ class DLAUNCH_API Communicator {
   void gather_list(const ConstTensorView& in, std::span<const TensorView> out, int root,
                    const Options& options = {});
   /// Rank r's `out` becomes the r-th part of the root's `in` (size() * out.count elements). The
-  /// others' `in` may be empty; the root's `out` may be its own part of `in`. Errors as gather.
+  /// others' `in` may be empty; the root's `out` may be its own part of `in`. Errors as gather().
   void scatter(const ConstTensorView& in, const TensorView& out, int root,
                const Options& options = {});
   /// The same with counts[r] elements for rank r. Errors as gather_v.
@@ -249,11 +248,11 @@ class DLAUNCH_API Communicator {
   void exscan(const ConstTensorView& in, const TensorView& out, const Reduction& reduction = {},
               const ReduceOptions& options = {});
 
-  // ---- Their started forms: the same meaning, in the order of starting; see Work. ----
+  // ---- Started collectives: the same meaning, in the order of starting; see Work. ----
   // With ordered_output start_barrier flushes when it is called, and waits until the launcher has
   // read when its turn comes. After 16384 that are not complete, starting waits. What is wrong with
-  // the arguments is thrown by the Work's wait(), and with CUDA buffers at once. Error{internal}:
-  // there can be no thread. Several are waited for together by wait_all; messages by batch.
+  // the arguments is thrown by wait(), and with CUDA buffers at once. Error{internal}: there can be
+  // no thread. Several are waited for together by wait_all; messages by batch().
 
   Work start_barrier(const BarrierOptions& options = {});
   Work start_broadcast(const TensorView& inout, int root, const Options& options = {});
@@ -313,16 +312,17 @@ class DLAUNCH_API Communicator {
   /// wait.
   void send(const ConstTensorView& data, int to, const MessageOptions& options = {});
   /// Returns when the receiver has received it, whatever its size. To oneself: an irecv has to be
-  /// there. Errors as those of send; Error{unsupported} for CUDA buffers.
+  /// there. Errors as those of send(); Error{unsupported} for CUDA buffers.
   void ssend(const ConstTensorView& data, int to, const MessageOptions& options = {});
-  /// Receives exactly data.count elements of its dtype; Error{mismatch} for anything else.
+  /// Receives exactly data.count elements of its dtype; Error{mismatch} for anything else, on both
+  /// sides. `from` may be any_source, the tag any_tag.
   Received recv(const TensorView& data, int from, const MessageOptions& options = {});
   /// Receives data.count elements at most; the rest of `data` is not written. Error{misuse}: the
   /// message has more. It stays, and the first receive that has room for it takes it.
   /// Error{mismatch}: another dtype. Error{unsupported} for CUDA buffers.
   Received recv_up_to(const TensorView& data, int from, const MessageOptions& options = {});
   /// Sends `out` and receives `in`, both at once and by one tag: ranks that exchange, or pass data
-  /// round a ring, do not wait for each other's receives. Errors as those of send and recv.
+  /// round a ring, do not wait for each other's receives. Errors as those of send() and recv().
   Received sendrecv(const ConstTensorView& out, int to, const TensorView& in, int from,
                     const MessageOptions& options = {});
   /// The same, without waiting. A message that can leave at once has left when isend returns, and
@@ -333,29 +333,30 @@ class DLAUNCH_API Communicator {
   Work irecv_up_to(const TensorView& data, int from, const MessageOptions& options = {});
   /// Starts all before it waits for any, so that exchanges cannot block each other. Each goes by
   /// the tag that it has itself: `comm.batch({Transfer::send(x, next), Transfer::recv(y, last)})`.
-  /// Errors as those of send and recv; misuse of any is found before the first has begun.
+  /// Errors as those of send() and recv(); Error{misuse} of any is found before the first has
+  /// begun.
+  void batch(std::span<const Transfer> transfers, const Options& options = {});
+  void batch(std::initializer_list<Transfer> transfers, const Options& options = {}) {
+    batch(std::span(transfers.begin(), transfers.size()), options);
+  }
   [[nodiscard]] std::vector<Work> start_batch(std::span<const Transfer> transfers,
                                               const Options& options = {});
   [[nodiscard]] std::vector<Work> start_batch(std::initializer_list<Transfer> transfers,
                                               const Options& options = {}) {
     return start_batch(std::span(transfers.begin(), transfers.size()), options);
   }
-  void batch(std::span<const Transfer> transfers, const Options& options = {});
-  void batch(std::initializer_list<Transfer> transfers, const Options& options = {}) {
-    batch(std::span(transfers.begin(), transfers.size()), options);
-  }
   /// Waits until a message that a recv with these arguments would take has begun to arrive. It
   /// takes nothing, so Error{timeout} breaks nothing where the options have a timeout of their own;
-  /// so with start_probe and match.
+  /// so with start_probe and match().
   [[nodiscard]] Received probe(int from, const MessageOptions& options = {});
   /// The same without waiting.
   [[nodiscard]] std::optional<Received> try_probe(int from, const MessageOptions& options = {});
-  /// The same as a call that goes on beside others, for wait_any over probes and receives. Its
-  /// received() is what was found; what a receive takes that was posted before the message came is
-  /// not. It takes nothing. cancel() it where nothing may come any more: as of each Work, its
-  /// destructor waits.
+  /// The same as a call that goes on beside others, for wait_any over probes and receives:
+  /// received() says what was found. It takes nothing. What a receive takes that was posted before
+  /// the message came is not found. cancel() it where nothing may come any more, as the destructor
+  /// waits.
   Work start_probe(int from, const MessageOptions& options = {});
-  /// As probe, and sets the message apart for recv_matched: what was probed may be another
+  /// As probe(), and sets the message apart for recv_matched: what was probed may be another
   /// receive's by the time of a recv, where several are under way.
   [[nodiscard]] Message match(int from, const MessageOptions& options = {});
   /// The same without waiting.
@@ -373,7 +374,7 @@ class DLAUNCH_API Communicator {
   /// Calls with CUDA buffers are not told of. Error{internal}: there is no descriptor left.
   [[nodiscard]] int descriptor();
 
-  // ---- Structured values, see tree.hpp: dictionaries, lists, tensors, numbers, text. ----
+  // ---- Structured values: dictionaries, lists, tensors, numbers, text; see Tree. ----
 
   // Error{misuse}: a value that cannot be sent, see Tree::encode.
 
@@ -384,7 +385,7 @@ class DLAUNCH_API Communicator {
   [[nodiscard]] std::vector<Tree> all_gather_objects(const Tree& value,
                                                      const Options& options = {});
   /// One tree of the same structure whose tensors got a new leading axis over the ranks; numbers
-  /// and booleans count as tensors of one element, text and null become lists. Also in world of
+  /// and booleans count as tensors of one element, text and null become lists. Also in a world of
   /// one. Structures that differ: Error{mismatch} with the first path that does.
   [[nodiscard]] Tree all_gather_stacked(const Tree& value, const Options& options = {});
   /// One tree of the same structure whose tensors and numbers are reduced over the ranks. Text and
@@ -398,34 +399,34 @@ class DLAUNCH_API Communicator {
   /// Error{misuse} also where there is not one value for each rank.
   [[nodiscard]] Tree scatter_objects(std::span<const Tree> values, int root,
                                      const Options& options = {});
-  /// As send and recv; what is no value is Error{mismatch}.
+  /// As send() and recv; what is no value is Error{mismatch}.
   void send_object(const Tree& value, int to, const MessageOptions& options = {});
   [[nodiscard]] Tree recv_object(int from, const MessageOptions& options = {});
 
   // ---- Ending, and going on without the dead. ----
-
-  /// From any thread, any number of times, waits for nobody: here every pending and later call
-  /// throws Error{aborted}; the others get Error{aborted} or Error{peer_lost}. All are told which
-  /// rank called it, and where.
-  void abort(const CallSite& site = CallSite::here()) noexcept;
   // After User-Level Failure Mitigation (Bland et al., "Post-failure recovery of MPI communication
   // capability", IJHPCA 2013). A death breaks every communicator that the dead rank was part of;
   // those who live revoke it, so that nobody waits in it, then shrink it and go on. The launcher
   // leaves them alone with --on-failure continue. docs/collectives.md has the pattern.
 
+  /// From any thread, any number of times, waits for nobody: here every pending and later call
+  /// throws Error{aborted}; the others get Error{aborted} or Error{peer_lost}. All are told which
+  /// rank called it, and where.
+  void abort(const CallSite& site = CallSite::here()) noexcept;
   /// Makes every call on every rank of this communicator throw Error{revoked}, those that wait
-  /// included, so that all can meet in shrink. Ranks on which an error sticks already keep that
+  /// included, so that all can meet in shrink(). Ranks on which an error sticks already keep that
   /// one. Waits for nobody. A rank that revokes and dies at once may not have told all.
   void revoke();
   /// Agrees on the bitwise and of everyone's `flags` among the ranks that live, despite losses, and
   /// on a broken or revoked communicator, too; not after abort(). Every living rank calls it, in
-  /// the same order with shrink. All who get an answer get the same one; an error (timeout, naming
-  /// who neither came nor is known to be lost; mismatch) all get alike. The flags of a rank that
-  /// died meanwhile may count or not. Costs two entries in the store for each rank, and some 5 ms.
+  /// the same order with shrink(). All who get an answer get the same one; an error
+  /// (Error{timeout}, naming who neither came nor is known to be lost; Error{mismatch}) all get
+  /// alike. The flags of a rank that died meanwhile may count or not. Costs two entries in the
+  /// store for each rank, and some 5 ms.
   [[nodiscard]] std::uint32_t agree(std::uint32_t flags, const Options& options = {});
   /// A communicator of the ranks that live and call this, in their old order, with connections and
   /// shared memory of its own: nothing that was under way in the old one reaches it. The others are
-  /// as in agree. A rank that was taken for lost and lives gets Error{peer_lost}. One more death
+  /// as in agree(). A rank that was taken for lost and lives gets Error{peer_lost}. One more death
   /// meanwhile may go unnoticed here, and breaks the new communicator's first call: shrink that one
   /// then.
   [[nodiscard]] Communicator shrink(const Options& options = {});

@@ -59,7 +59,8 @@ struct ReducerSettings {
 /// Made by all ranks, together: compares the parameters, and gives all ranks rank 0's values. Each
 /// iteration begins with rank 0's buffers (under a Join: those of the highest rank with inputs).
 /// Parameters are floating-point or complex, gradients and buffers may be strided, all in host
-/// memory. For the thread that uses the communicator; destroying it waits for what was started.
+/// memory. For the thread that uses the communicator, which outlives it; destroying the reducer
+/// waits for what was started.
 ///
 /// Or all on one CUDA device: then floating-point without strides, and ready() means that the
 /// gradient is complete once what is on ReducerSettings::cuda_stream is done. Sums run on a stream
@@ -69,7 +70,7 @@ struct ReducerSettings {
 /// Errors: Error{mismatch} on all ranks where their parameters differ, with the first that does.
 /// Error{misuse} for a wrong order of calls; other ranks then get Error{mismatch} that tells so,
 /// and the communicator is broken. Else as the communicator's collectives: what a call here does
-/// with other ranks is told with that call's `site`, the caller's line.
+/// with other ranks is told with that call's place in the program.
 class DLAUNCH_API GradientReducer final : public Joinable {
  public:
   /// `buffers` are what ranks have beside parameters, and shall have in common: running means.

@@ -34,7 +34,7 @@ class [[nodiscard, gnu::visibility("default")]] Message {
 
   /// Made without a match, received, or moved from.
   [[nodiscard]] bool is_empty() const noexcept { return matched_ == nullptr; }
-  /// Its source, tag, type and count; those of no message where it is empty.
+  /// Its source, tag, type and count. An empty one has no source: any_source.
   [[nodiscard]] Received what() const noexcept;
 
  private:

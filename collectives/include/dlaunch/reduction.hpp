@@ -122,10 +122,11 @@ struct Located {
   }
 };
 
-/// inout[i] = in[i] op inout[i], here and now: what a call does with the elements of two ranks, of
-/// which `in` is the first. Both may be the same memory. Error{misuse}: a mean or premul_sum, which
-/// are of all ranks at once; buffers that differ in dtype or count, or overlap; a reduction that
-/// has no meaning for the dtype. Error{unsupported} for CUDA buffers. For any thread.
+/// inout[i] = in[i] op inout[i], here and now, without a communicator: what a call does with the
+/// elements of two ranks, of which `in` is the first. Both may be the same memory. Error{misuse}:
+/// ReduceOp::mean or ReduceOp::premul_sum, which are of all ranks at once; buffers that differ in
+/// dtype or count, or overlap; a reduction that has no meaning for the dtype. Error{unsupported}
+/// for CUDA buffers. For any thread.
 DLAUNCH_API void reduce_local(const ConstTensorView& in, const TensorView& inout,
                               const Reduction& reduction = {});
 

@@ -161,11 +161,11 @@ class DLAUNCH_API Tree {
   /// Writes text().
   DLAUNCH_API friend std::ostream& operator<<(std::ostream& out, const Tree& tree);
 
-  /// The form in which it travels. Error{misuse} beyond depth_max, and for a tensor whose data does
-  /// not fit its shape.
+  /// The binary form in which it travels, to keep in a store or a file. Error{misuse} beyond
+  /// depth_max, and for a tensor whose data does not fit its shape.
   Bytes encode() const;
-  /// Takes what encode made. Error{mismatch} for anything else; allocates no more than the input's
-  /// size justifies.
+  /// Takes what encode() made. Error{mismatch} for anything else; allocates no more than the
+  /// input's size justifies.
   static Tree decode(BytesView bytes);
 
  private:

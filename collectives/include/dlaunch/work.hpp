@@ -19,8 +19,9 @@ namespace dlaunch {
 struct WorkState;
 
 /// A call that was started and may not be complete. The buffers it was given are borrowed until it
-/// is, so the destructor waits for it, as std::jthread joins. Movable; for the thread that uses
-/// its communicator. A default-made or moved-from Work is complete.
+/// is, so the destructor waits, as std::jthread joins; counts, lists of views and options are
+/// copied. For the thread that uses its communicator. Movable; a default-made or moved-from one is
+/// complete.
 ///
 /// It goes on while the program computes, and needs no call for it. Started collectives of one
 /// communicator run in the order in which they were started: on the thread that waits for them or
@@ -32,7 +33,7 @@ struct WorkState;
 /// Calls with CUDA buffers are on their stream when starting returns. One that was captured is
 /// complete at once.
 ///
-/// A started call that fails is complete, and its wait() throws; the error sticks to the
+/// A started call that fails is complete, and wait() throws the error, which sticks to the
 /// communicator as a blocking call's does. A collective's timeout counts from its turn, a message's
 /// from wait(). Once the communicator was destroyed every Work of it is complete, with
 /// Errc::aborted if it was not before.
@@ -59,11 +60,12 @@ class [[nodiscard, gnu::visibility("default")]] Work {
   /// form of the call throws; calling it again does nothing, or throws the same again.
   void wait();
   /// The same for `limit` at most; zero or less only looks, as test() does. True when complete,
-  /// also when it failed (wait() then throws); false when it goes on: that fails no call.
+  /// also when it failed (wait() then throws the error); false when it goes on: that fails no call.
   /// Error{misuse} in a completion of the same communicator, and in a forked child.
   [[nodiscard]] bool wait_for(Clock::duration limit);
-  /// True when complete, also when it failed (wait() then throws). Moves what can be moved at once,
-  /// and waits for nobody; where ranks share processors the others have this one for a turn.
+  /// True when complete, also when it failed (wait() then throws the error). Moves what can be
+  /// moved at once, and waits for nobody; where ranks share processors the others have this one for
+  /// a turn.
   bool test();
   /// Made without a call, or moved from.
   [[nodiscard]] bool is_empty() const noexcept { return state_ == nullptr; }
@@ -73,12 +75,13 @@ class [[nodiscard, gnu::visibility("default")]] Work {
   [[nodiscard]] std::exception_ptr error();
 
   /// What the message was that an irecv has received, or would not take because it is too long, or
-  /// that a start_probe has found. nullopt: it goes on, has failed otherwise, or is neither.
+  /// that a start_probe has found. Gives nullopt where it goes on, has failed otherwise, or is
+  /// neither.
   [[nodiscard]] std::optional<Received> received() const;
-  /// Takes back a receive or a probe that no message has come for: true, and wait() throws
-  /// Error{aborted} from then on, which does not stick. False: it is complete, or a message is on
-  /// its way into its buffer. Messages find the next receive. Error{unsupported} for sends and
-  /// collectives.
+  /// Takes back a receive or a probe that no message has come for. True when it is taken back:
+  /// wait() throws Error{aborted} from then on, which does not stick. False when it is complete, or
+  /// a message is on its way into its buffer. Messages find the next receive. Error{unsupported}
+  /// for sends and collectives.
   bool cancel();
 
   /// What on_complete calls; `error` is null if the call succeeded, else what wait() throws.
@@ -111,11 +114,11 @@ class [[nodiscard, gnu::visibility("default")]] Work {
   std::shared_ptr<WorkState> state_;
 };
 
-/// Waits until one of `works` is complete, also when it failed (its wait() then throws), and gives
-/// its index: the lowest, if there are several. Empty ones are passed over, and null
-/// pointers. nullopt: none is left, or `limit` has passed, which fails no call. They may be of
-/// several communicators. The end of a message is noticed at once where all are messages of
-/// communicators that were made from each other; else each is looked at some thousand times a
+/// Waits until one of `works` is complete, also when it failed (its wait() then throws the error),
+/// and gives its index: the lowest, if there are several. Empty ones and null pointers are passed
+/// over. Gives nullopt where there are no others, or `limit` has passed, which fails no call. They
+/// may be of several communicators. The end of a message is noticed at once where all are messages
+/// of communicators that were made from each other; else each is looked at some thousand times a
 /// second.
 [[nodiscard]] DLAUNCH_API std::optional<std::size_t> wait_any(std::span<Work* const> works,
                                                               Clock::duration limit);
@@ -130,10 +133,11 @@ class [[nodiscard, gnu::visibility("default")]] Work {
 /// wait_any that waits for nothing, as Work::test.
 [[nodiscard]] DLAUNCH_API std::optional<std::size_t> test_any(std::span<Work* const> works);
 [[nodiscard]] DLAUNCH_API std::optional<std::size_t> test_any(std::span<Work> works);
-/// Whether all are complete, also when they failed. Tests each, and waits for nothing.
+/// True when all are complete, also when they failed. Tests each, and waits for nothing.
 [[nodiscard]] DLAUNCH_API bool test_all(std::span<Work* const> works);
 [[nodiscard]] DLAUNCH_API bool test_all(std::span<Work> works);
-/// Waits for all, whatever becomes of any; then throws the error of the first that failed.
+/// Waits for all, whatever becomes of any; then throws the error of the first that failed. Empty
+/// ones and null pointers are passed over.
 DLAUNCH_API void wait_all(std::span<Work* const> works);
 DLAUNCH_API void wait_all(std::span<Work> works);
 

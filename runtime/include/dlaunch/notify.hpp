@@ -19,9 +19,9 @@ DLAUNCH_API bool report_progress() noexcept;
 /// `--deadline-latest` allows, never beyond the end that the scheduler has told. What was granted
 /// before stays. To be called before the deadline, on one rank or on all.
 ///
-/// False where nobody listens, or the launcher has not read what it was told before; true does not
-/// say that there is so much time: the launcher says where there is less. Never waits. From any
-/// thread; it reads the environment (getenv).
+/// False where nobody listens, or the launcher has not read what it was told before; else true,
+/// which does not say that there is so much time: the launcher says where there is less. Never
+/// waits. From any thread; it reads the environment (getenv).
 DLAUNCH_API bool extend_deadline(std::chrono::milliseconds time) noexcept;
 
 }  // namespace dlaunch

@@ -8,7 +8,7 @@
 namespace dlaunch {
 
 /// A TCP port that is bound once and kept: nothing is probed, let go and bound again, so nobody can
-/// take it in between. Moves, does not copy; closes what it still holds. For one thread at a time.
+/// take it in between. For one thread at a time. Movable, not copyable; closes what it still holds.
 class DLAUNCH_API Listener {
  public:
   /// Binds and listens on `host` (a name or an address), port 0..65535; 0 lets the kernel choose.
@@ -30,7 +30,7 @@ class DLAUNCH_API Listener {
   int port_ = 0;
 };
 
-/// Whether this process could bind the port now, on every address of the machine. A socket that is
+/// True if this process could bind the port now, on every address of the machine. A socket that is
 /// bound and does not listen, one for IPv6 alone, one on 127.0.0.5 alone, and connections that are
 /// still in TIME_WAIT all make it busy; so does a privileged port without the privilege. The answer
 /// may be wrong a moment later: to have a port, bind it (Listener). Port 0 stands for any and is

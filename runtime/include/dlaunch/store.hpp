@@ -30,24 +30,24 @@ class DLAUNCH_API Store {
   virtual void set(std::string_view key, BytesView value) = 0;
   /// Absent is an answer, not an error.
   [[nodiscard]] virtual std::optional<Bytes> get(std::string_view key) = 0;
-  /// Waits until the key exists and returns its value.
+  /// Waits until the key exists and gives its value.
   virtual Bytes wait(std::string_view key, Clock::time_point deadline) = 0;
-  /// Adds to a decimal counter (absent counts as 0) and returns the sum.
+  /// Adds to a decimal counter (absent counts as 0) and gives the sum.
   virtual std::int64_t add(std::string_view key, std::int64_t delta) = 0;
-  /// Stores `desired` if the current value is `expected`; nullopt stands for absent. Returns
-  /// whether it did.
+  /// Stores `desired` if the current value is `expected`; nullopt stands for absent. True if it
+  /// did.
   virtual bool compare_set(std::string_view key, std::optional<BytesView> expected,
                            BytesView desired) = 0;
-  /// Returns whether the key existed.
+  /// True if the key existed.
   virtual bool erase(std::string_view key) = 0;
 };
 
-// ---- For any store. A JobStore does each in one request, another one by its six calls. ----
+// For any store. A JobStore does each in one request, another one by its six calls.
 
 /// Waits until all keys exist. A timeout names the missing ones.
 DLAUNCH_API void wait_all(Store& store, std::span<const std::string> keys,
                           Clock::time_point deadline);
-/// Appends to the value (absent counts as empty); returns the new size in bytes.
+/// Appends to the value (absent counts as empty); gives the new size in bytes.
 DLAUNCH_API std::size_t append(Store& store, std::string_view key, BytesView tail);
 [[nodiscard]] DLAUNCH_API std::vector<std::optional<Bytes>> multi_get(
     Store& store, std::span<const std::string> keys);
@@ -98,7 +98,7 @@ class DLAUNCH_API JobStore : public Store {
                                 Clock::time_point deadline);
 
   /// The key disappears when this process has not been heard of for `lease` (100 ms to 1 h); as
-  /// long as the store object lives, it renews the lease by itself.
+  /// long as the store lives, it renews the lease by itself.
   void set_leased(std::string_view key, BytesView value, Clock::duration lease);
   /// The keys that begin with `prefix`, sorted.
   [[nodiscard]] std::vector<std::string> list(std::string_view prefix);
@@ -109,9 +109,9 @@ class DLAUNCH_API JobStore : public Store {
   std::optional<Bytes> try_pop(std::string_view queue);
   [[nodiscard]] std::size_t queue_size(std::string_view queue);
 
-  /// Waits for the next change of `key` after the last one this store object returned for it (the
-  /// first call: after the call). Over a connection that breaks, the outcome of what was missed
-  /// comes as one change.
+  /// Waits for the next change of `key` after the last one this store object told of (the first
+  /// call: after the call). Over a connection that breaks, the outcome of what was missed comes as
+  /// one change.
   KeyChange watch(std::string_view key, Clock::time_point deadline);
 
  private:

@@ -47,16 +47,16 @@ struct InitOptions {
 class World;
 
 /// Runs `block` on rank 0 first (with `local`: on local rank 0 of each node), then on all others;
-/// all leave together. If the first one throws, every other rank throws Error{aborted} with its
-/// text, at once, instead of waiting; if another one throws, all the others do when all are done.
-/// Every rank must call it, in the same order.
+/// all leave together. If the block fails on the first one, every other rank throws Error{aborted}
+/// with its text, at once, instead of waiting; if it fails on another one, all the others do when
+/// all are done. Every rank must call it, in the same order.
 DLAUNCH_API void rank_zero_first(const World& world, const std::function<void()>& block,
                                  bool local = false,
                                  Clock::duration timeout = std::chrono::minutes(30));
 
-/// A rank's place in the world and the store through which it meets the others. A value: copies
-/// share the store and the link to the agent, nothing is global, and one process may hold several
-/// (tests run ranks as threads). Safe to copy and read from any thread.
+/// A rank's place in the world and the store through which it meets the others. Nothing is global:
+/// one process may hold several (tests run ranks as threads). Safe to read from any thread. A
+/// value: copies share the store and the link to the agent, and are made on any thread.
 class DLAUNCH_API World {
  public:
   /// Joins the world `url` names and returns when all ranks have arrived:
@@ -66,16 +66,17 @@ class DLAUNCH_API World {
   ///   tcp://host:port?rank=R&world_size=N    the same, spelled out
   ///   file://path?rank=R&world_size=N        a file that all ranks see; rank 0 writes where it
   ///                                          listens, and removes it when all have come
-  /// A world of one rank, other than a launcher's, needs no address and opens no socket.
-  /// A process joins a launcher's world once, and makes all its communicators of that World: a
-  /// second init would wait for nobody, and meet what is left of the first.
+  /// A world of one rank, other than a launcher's, needs no address and opens no socket. A process
+  /// joins a launcher's world once, and makes all its communicators of that World: a second init()
+  /// would wait for nobody, and meet what is left of the first.
   ///
   /// Destroying the last copy of the World tells the others that this rank left in order; ending
   /// without that, or while an exception unwinds, is a loss to them. A forked child may not use its
   /// parent's World (Error{misuse}).
   ///
-  /// Throws Error: misuse names the missing or wrong variable; refused a duplicate rank or a
-  /// disagreement on the size; unreachable; timeout lists who did not come and who did.
+  /// Error{misuse} names the missing or wrong variable; Error{refused}: a duplicate rank or a
+  /// disagreement on the size; Error{unreachable}; Error{timeout} lists who did not come and who
+  /// did.
   [[nodiscard]] static World init(std::string_view url = "env://", const InitOptions& options = {});
   /// env:// if the environment has a rank, from our launcher, by hand, from mpirun or srun; else a
   /// world of one.

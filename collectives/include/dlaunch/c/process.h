@@ -50,33 +50,44 @@ typedef struct dl_listener dl_listener;
  * kernel choose. DL_MISUSE for another port, DL_REFUSED when it is busy (and by whom, where /proc
  * lets us see it), DL_UNREACHABLE when `host` is no address of this machine. */
 DL_API dl_status dl_listener_open(int port, const char* host, dl_listener** listener);
-/* A free port on loopback, already bound and listening: a number alone could be taken by another
+/* A free port, already bound and listening on loopback: a number alone could be taken by another
  * process before it is used. */
 DL_API dl_status dl_find_free_port(dl_listener** listener);
 /* Closes what it still holds. Null is fine. */
 DL_API void dl_listener_free(dl_listener* listener);
 DL_API int dl_listener_port(const dl_listener* listener); /* -1 for null. */
-/* The listening socket, close-on-exec; -1 for null and after dl_listener_release. */
+/* The listening socket, close-on-exec; -1 after dl_listener_release.
+ * In C: -1 for null. */
 DL_API int dl_listener_fd(const dl_listener* listener);
-/* Hands the socket over: the caller closes it. -1 for null, and the second time. */
+/* Hands the socket over: the caller closes it.
+ * In C: -1 for null, and the second time. */
 DL_API int dl_listener_release(dl_listener* listener);
 
-/* Whether this process could bind the port now, on every address of the machine. The answer may be
- * wrong a moment later: to have a port, bind it. DL_MISUSE out of 0..65535. */
+/* *is_free becomes 1 if this process could bind the port now, on every address of the machine. A
+ * socket that is bound and does not listen, one for IPv6 alone, one on 127.0.0.5 alone, and
+ * connections that are still in TIME_WAIT all make it busy; so does a privileged port without the
+ * privilege. The answer may be wrong a moment later: to have a port, bind it (dl_listener). Port 0
+ * stands for any and is free. DL_MISUSE out of 0..65535. */
 DL_API dl_status dl_is_free_port(int port, int* is_free);
 
 /* Tells the launcher that the job goes on. As soon as one rank of a job has said so, nothing else
- * counts as progress for `dlaunch --stall-timeout`: call it where work is done, once a step, say.
- * `heard`, which may be null: whether anybody listens; 0 without a launcher, or where it was not
- * asked for a limit. Never waits. From any thread; it reads the environment (getenv). */
+ * counts as progress for `dlaunch --stall-timeout`: the job is ended where no rank says it again in
+ * time. So call it where work is done, once a step, say, and not on a thread that only waits.
+ *
+ * *heard becomes 0 where nobody listens: without a launcher, or where it was not asked for a limit.
+ * Takes a few microseconds and never waits. From any thread; it reads the environment (getenv).
+ * In C: `heard` may be null. */
 DL_API dl_status dl_report_progress(int* heard);
 
 /* Asks the launcher not to end the job before so long from now: to save what was computed takes
  * longer than until the deadline (`dlaunch --deadline`). All nodes put it off, as far as
- * `--deadline-latest` allows, never beyond the end that the scheduler has told. `heard`, which may
- * be null: whether anybody listens, which does not say that there is so much time: the launcher
- * says where there is less. Never waits. From any thread; it reads the environment (getenv).
- * DL_MISUSE for a negative time. */
+ * `--deadline-latest` allows, never beyond the end that the scheduler has told. What was granted
+ * before stays. To be called before the deadline, on one rank or on all.
+ *
+ * *heard becomes 0 where nobody listens, or the launcher has not read what it was told before; else
+ * *heard becomes 1, which does not say that there is so much time: the launcher says where there is
+ * less. Never waits. From any thread; it reads the environment (getenv).
+ * In C: `heard` may be null. A negative time is DL_MISUSE. */
 DL_API dl_status dl_extend_deadline(int64_t time_ms, int* heard);
 
 #ifdef __cplusplus

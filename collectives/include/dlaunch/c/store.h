@@ -22,10 +22,12 @@ DL_API void dl_store_free(dl_store* store);
 
 DL_API dl_status dl_store_set(dl_store* store, const char* key, const void* value, size_t bytes);
 /* The key disappears when this process has not been heard of for `lease_ms` (100 ms to 1 h); as
- * long as the world lives, it renews the lease by itself. */
+ * long as the store lives, it renews the lease by itself.
+ * In C: the store lives as long as the world. */
 DL_API dl_status dl_store_set_leased(dl_store* store, const char* key, const void* value,
                                      size_t bytes, int64_t lease_ms);
-/* Absent is an answer, not an error: value->data is null then. */
+/* Absent is an answer, not an error.
+ * In C: value->data is null then. */
 DL_API dl_status dl_store_get(dl_store* store, const char* key, dl_bytes* value);
 /* Waits until the key exists and gives its value. */
 DL_API dl_status dl_store_wait(dl_store* store, const char* key, int64_t timeout_ms,
@@ -33,19 +35,24 @@ DL_API dl_status dl_store_wait(dl_store* store, const char* key, int64_t timeout
 /* Waits until all keys exist. A timeout names the missing ones. */
 DL_API dl_status dl_store_wait_all(dl_store* store, const char* const* keys, size_t count,
                                    int64_t timeout_ms);
-/* Adds to a decimal counter (absent counts as 0) and gives the sum. */
+/* Adds to a decimal counter (absent counts as 0) and gives the sum.
+ * In C: `sum` may be null. */
 DL_API dl_status dl_store_add(dl_store* store, const char* key, int64_t delta, int64_t* sum);
-/* Stores `desired` if the current value is `expected`; null for `expected` stands for absent (an
- * empty value is a pointer to anything with 0 bytes). `stored`: whether it did. */
+/* Stores `desired` if the current value is `expected`; none stands for absent. *stored becomes 1 if
+ * it did.
+ * In C: null for `expected` is none; an empty value is a pointer to anything with 0 bytes. */
 DL_API dl_status dl_store_compare_set(dl_store* store, const char* key, const void* expected,
                                       size_t expected_bytes, const void* desired,
                                       size_t desired_bytes, int* stored);
-/* Appends to the value (absent counts as empty); gives the new size, which may be null. */
+/* Appends to the value (absent counts as empty); gives the new size in bytes.
+ * In C: `size` may be null. */
 DL_API dl_status dl_store_append(dl_store* store, const char* key, const void* tail, size_t bytes,
                                  size_t* size);
-/* `existed`, which may be null: whether the key did. */
+/* *existed becomes 1 if the key existed.
+ * In C: `existed` may be null. */
 DL_API dl_status dl_store_erase(dl_store* store, const char* key, int* existed);
-/* The keys that begin with `prefix`, sorted, in one piece of memory: free `keys` with dl_free. */
+/* The keys that begin with `prefix`, sorted.
+ * In C: they lie in one piece of memory: free `keys` with dl_free. */
 DL_API dl_status dl_store_list(dl_store* store, const char* prefix, char*** keys, size_t* count);
 
 /* values[i] of keys[i]; its data is null where the key is absent. */
@@ -65,7 +72,9 @@ DL_API dl_status dl_store_queue_size(dl_store* store, const char* queue, size_t*
 /* What happened to a watched key. */
 typedef enum dl_change { DL_CREATED = 0, DL_UPDATED = 1, DL_DELETED = 2 } dl_change;
 /* Waits for the next change of `key` after the last one this store object told of (the first call:
- * after the call). `value`: the new one; its data is null when deleted. */
+ * after the call). Over a connection that breaks, the outcome of what was missed comes as one
+ * change.
+ * In C: `value` is the new one; its data is null when deleted. */
 DL_API dl_status dl_store_watch(dl_store* store, const char* key, int64_t timeout_ms,
                                 dl_change* change, dl_bytes* value);
 
@@ -73,7 +82,8 @@ DL_API dl_status dl_store_watch(dl_store* store, const char* key, int64_t timeou
  * once. A timeout names who is missing. `contributor` is 0..count-1, a rank. */
 DL_API dl_status dl_store_barrier(dl_store* store, const char* name, int contributor, int count,
                                   int64_t timeout_ms);
-/* The same, and everyone gets everyone's bytes: blobs[i] of contributor i. */
+/* The same, and everyone gets everyone's bytes, in order of contributor.
+ * In C: blobs[i] is that of contributor i. */
 DL_API dl_status dl_store_all_gather(dl_store* store, const char* name, int contributor, int count,
                                      const void* blob, size_t bytes, int64_t timeout_ms,
                                      dl_bytes* blobs);

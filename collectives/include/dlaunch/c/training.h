@@ -6,20 +6,36 @@
 extern "C" {
 #endif
 
-/* Replaces every rank's gradients by their mean, while the program still computes; the counterpart
- * of dlaunch/gradient_reducer.hpp, which says when sums begin, and what ranks compare:
+/* Replaces every rank's gradients by their mean, while the program still computes.
+ *
+ * A gradient that is ready is divided by the number of ranks and laid into its bucket; when all of
+ * a bucket's are, its sum is started (dl_start_all_reduce). Buckets are summed in the same order on
+ * all ranks, whatever the order of dl_reducer_ready. Sums have the same bits on all ranks.
+ *
+ * Made by all ranks, together: compares the parameters, and gives all ranks rank 0's values. Each
+ * iteration begins with rank 0's buffers. Parameters are floating-point or complex, gradients and
+ * buffers may be strided, all in host memory. For the thread that uses the communicator, which
+ * outlives it; freeing the reducer waits for what was started.
+ *
+ * Or all on one CUDA device: then floating-point without strides, and dl_reducer_ready means that
+ * the gradient is complete once what is on dl_reducer_settings.cuda_stream is done. Sums run on a
+ * stream of their own. dl_reducer_finish returns at once; what is put on the stream from then on
+ * finds the mean. dl_reducer_begin waits for the sums of the iteration before, and so returns what
+ * became of them.
+ *
+ * Errors: DL_MISMATCH on all ranks where their parameters differ, with the first that does.
+ * DL_MISUSE for a wrong order of calls; other ranks then get DL_MISMATCH that tells so, and the
+ * communicator is broken. Else as the communicator's collectives: what a call here does with other
+ * ranks is told with that call's place in the program.
+ * In C: calls take the place in the program from dl_options, and nothing else.
  *
  *   dl_reducer_begin(reducer, DL_HERE);
  *   ... as the gradient of each parameter i is computed: dl_reducer_ready(reducer, i, DL_HERE);
- *   dl_reducer_finish(reducer, DL_HERE);    now gradients hold the mean
- *
- * For the thread that uses its communicator, which outlives it. These calls take the place in the
- * program from dl_options, and nothing else. Errors: DL_MISMATCH on all ranks where their
- * parameters differ; DL_MISUSE for a wrong order of calls, and then the communicator is broken;
- * else as the communicator's collectives. */
+ *   dl_reducer_finish(reducer, DL_HERE);    now gradients hold the mean */
 typedef struct dl_reducer dl_reducer;
 
-/* A parameter that ranks train together, and its gradient, which live as long as the reducer. */
+/* A parameter that ranks train together, and its gradient. Views are borrowed for the reducer's
+ * life. */
 typedef struct dl_parameter {
   const char* name; /* For messages; null: none. Copied. */
   dl_view value;
@@ -66,16 +82,18 @@ DL_API dl_status dl_reducer_create(dl_comm* comm, const dl_parameter* parameters
                                    const dl_options* options);
 /* Before the forward pass. */
 DL_API dl_status dl_reducer_begin(dl_reducer* reducer, const dl_options* options);
-/* The gradient of parameter `index` is complete. In any order, each of them once. */
+/* The gradient of parameters[index] is complete. In any order, each of them once. */
 DL_API dl_status dl_reducer_ready(dl_reducer* reducer, size_t index, const dl_options* options);
-/* After the backward pass: returns when all gradients hold the mean. */
+/* After the backward pass: returns when all gradients hold the mean. With find_unused, parameters
+ * that were not ready count as zeros here, and keep their gradient if no rank had one. */
 DL_API dl_status dl_reducer_finish(dl_reducer* reducer, const dl_options* options);
 /* 0: iterations that begin from now on sum nothing, and gradients stay each rank's own, to be
  * accumulated; 1, as at first: they do. The same on all ranks. */
 DL_API dl_status dl_reducer_set_sync(dl_reducer* reducer, int sync);
-/* The gradient of parameter `index`: the caller's view, or the memory that the reducer provides,
- * which begins as zeros, and moves once: in the dl_reducer_begin after the first iteration that
- * summed. */
+/* The gradient of parameters[index]: the caller's view, or the memory the reducer provides, which
+ * begins as zeros. That memory moves once, with its values, when buckets are made anew: in the
+ * dl_reducer_begin after the first iteration that summed. If find_unused finds it unused on this
+ * rank, dl_reducer_finish overwrites it. */
 DL_API dl_status dl_reducer_gradient(dl_reducer* reducer, size_t index, dl_view* gradient);
 /* In which bucket parameter `index` is; they are summed in the order of their numbers. */
 DL_API dl_status dl_reducer_bucket(dl_reducer* reducer, size_t index, size_t* bucket);

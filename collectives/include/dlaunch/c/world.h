@@ -7,7 +7,7 @@ extern "C" {
 #endif
 
 /* A rank's place in the world and the store through which it meets the others. Nothing is global:
- * one process may hold several. Safe to read from any thread. */
+ * one process may hold several (tests run ranks as threads). Safe to read from any thread. */
 typedef struct dl_world dl_world;
 typedef struct dl_store dl_store;
 typedef struct dl_store_ops dl_store_ops; /* store.h */
@@ -28,8 +28,15 @@ typedef struct dl_init_options {
  *   env://            what the environment says: our launcher's, else the four variables
  *                     MASTER_ADDR, MASTER_PORT, RANK and WORLD_SIZE, and rank 0 hosts the store
  *   tcp://host:port?rank=R&world_size=N    the same, spelled out
- *   file://path?rank=R&world_size=N        a file that all ranks see
- * A world of one rank, other than a launcher's, needs no address and opens no socket.
+ *   file://path?rank=R&world_size=N        a file that all ranks see; rank 0 writes where it
+ *                                          listens, and removes it when all have come
+ * A world of one rank, other than a launcher's, needs no address and opens no socket. A process
+ * joins a launcher's world once, and makes all its communicators of that dl_world: a second
+ * dl_world_init would wait for nobody, and meet what is left of the first.
+ *
+ * dl_world_free tells the others that this rank left in order; ending without that, or by
+ * dl_world_abandon, is a loss to them. A forked child may not use its parent's dl_world
+ * (DL_MISUSE).
  *
  * DL_MISUSE names the missing or wrong variable; DL_REFUSED: a duplicate rank or a disagreement on
  * the size; DL_UNREACHABLE; DL_TIMEOUT lists who did not come and who did. */
@@ -89,8 +96,10 @@ DL_API dl_status dl_process_info_json(const dl_world* world, int indent, char** 
 typedef int (*dl_block)(void* argument);
 
 /* Runs `block` on rank 0 first (with `local`: on local rank 0 of each node), then on all others;
- * all leave together. Every rank must call it, in the same order. A block that returns anything
- * but 0 has failed: the call is DL_ABORTED on all ranks, at once if it was the first one's.
+ * all leave together. If the block fails on the first one, every other rank returns DL_ABORTED with
+ * its text, at once, instead of waiting; if it fails on another one, all the others do when all are
+ * done. Every rank must call it, in the same order.
+ * In C: a block fails by returning anything but 0, which is DL_ABORTED on its own rank, too.
  * timeout_ms 0: 30 minutes. */
 DL_API dl_status dl_rank_zero_first(const dl_world* world, dl_block block, void* argument,
                                     int local, int64_t timeout_ms);
