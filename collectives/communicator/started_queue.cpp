@@ -60,12 +60,16 @@ void StartedQueue::start(Item& item, transport::Links& mesh) {
   ++unfinished_;
   (first_ == nullptr ? first_ : last_->next_) = &item;
   last_ = &item;
-  // Begins at once, so that other ranks need not wait for this rank's part until the program comes
-  // back.
-  if (first_ == &item && !driving_ && item.is_short() && item.may_change_threads()) {
-    drive(lock, Manner::look);
-  }
+  if (first_ == &item) begin_short(lock);
   wake_thread();
+}
+
+/// Begins the front call, and those behind it if it ends at once, so that other ranks need not wait
+/// for this rank's part until the program comes back.
+void StartedQueue::begin_short(Lock& lock) {
+  while (is_due() && first_->is_short() && first_->may_change_threads()) {
+    if (!drive(lock, Manner::look)) return;
+  }
 }
 
 void StartedQueue::finish(const Item& last) {
@@ -161,6 +165,8 @@ void StartedQueue::wait(const Finished& finished) {
     changed_.wait(lock);
     --waiting_;
   }
+  // The program may see to another communicator's calls next.
+  begin_short(lock);
   wake_thread();
 }
 

@@ -113,6 +113,7 @@ class StartedQueue final : private LentThread {
   LentThread* finish_others();
   template <class Finished>
   void wait(const Finished& finished);
+  void begin_short(Lock& lock);
   bool drive(Lock& lock, Manner manner);
   bool run_front(Manner manner);
   void settle(Lock& lock);
