@@ -204,7 +204,8 @@ DlaunchBackend::WorkPointer DlaunchBackend::start(What what, Started::Kind kind,
                                                   const Group::Begin& begin) {
   std::vector<at::Tensor> held = what.in;
   held.insert(held.end(), what.out.begin(), what.out.end());
-  const auto started = std::make_shared<Started>(kind, std::move(held), group_->failure());
+  const auto started =
+      std::make_shared<Started>(kind, std::move(held), what.copies, group_->failure());
   with_torch_errors([&] { group_->start(started, begin); });
   what.sequence = kind == Started::Kind::collective ? ++sequence_ : ++messages_;
   auto work = c10::make_intrusive<StartedWork>(rank_, std::move(what), group_, started);

@@ -135,12 +135,20 @@ DlaunchBackend::WorkPointer DlaunchBackend::allgather(Lists& outputs, Tensors& i
   check_count(call, "output tensor", list.size(), static_cast<std::size_t>(size_));
   check_types(call, input, list.front());
   const auto in = view_of(call, input);
-  const auto out = views_of(call, list);
-  return collective(
-      {OpType::ALLGATHER, call, "dlaunch:all_gather", 0, options.timeout, Tensors{input}, list},
-      [&](Communicator& communicator, const dlaunch::Options& asked, Works& works) {
-        works.push_back(communicator.start_all_gather_list(in, out, asked));
-      });
+  Copies copies;
+  const auto out = views_of(call, memory_for(list, copies));
+  return collective({OpType::ALLGATHER,
+                     call,
+                     "dlaunch:all_gather",
+                     0,
+                     options.timeout,
+                     Tensors{input},
+                     list,
+                     {},
+                     copies},
+                    [&](Communicator& communicator, const dlaunch::Options& asked, Works& works) {
+                      works.push_back(communicator.start_all_gather_list(in, out, asked));
+                    });
 }
 
 DlaunchBackend::WorkPointer DlaunchBackend::_allgather_base(at::Tensor& output, at::Tensor& given,
@@ -165,15 +173,24 @@ DlaunchBackend::WorkPointer DlaunchBackend::allgather_coalesced(
   for (const auto& list : outputs) check_count(call, "tensor", list.size(), inputs.size());
   std::vector<TensorView> in;
   std::vector<std::vector<TensorView>> out(inputs.size());
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    in.push_back(view_of(call, inputs[i]));
-    for (const auto& list : outputs) {
-      check_types(call, inputs[i], list[i]);
-      out[i].push_back(view_of(call, list[i]));
+  Copies copies;
+  for (std::size_t i = 0; i < inputs.size(); ++i) in.push_back(view_of(call, inputs[i]));
+  for (const auto& list : outputs) {
+    const Tensors memory = memory_for(list, copies);
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      check_types(call, inputs[i], memory[i]);
+      out[i].push_back(view_of(call, memory[i]));
     }
   }
-  return collective({OpType::ALLGATHER_COALESCED, call, "dlaunch:all_gather", 0, options.timeout,
-                     inputs, all_of(outputs)},
+  return collective({OpType::ALLGATHER_COALESCED,
+                     call,
+                     "dlaunch:all_gather",
+                     0,
+                     options.timeout,
+                     inputs,
+                     all_of(outputs),
+                     {},
+                     copies},
                     [&](Communicator& communicator, const dlaunch::Options& asked, Works& works) {
                       for (std::size_t i = 0; i < in.size(); ++i) {
                         works.push_back(communicator.start_all_gather_list(in[i], out[i], asked));
@@ -209,19 +226,27 @@ DlaunchBackend::WorkPointer DlaunchBackend::gather(Lists& outputs, Tensors& inpu
   const int root = root_of(call, options.rootRank);
   const auto in = view_of(call, input);
   std::vector<TensorView> out;
+  Copies copies;
   if (rank_ == root) {
     const auto& list = only(call, outputs);
     check_count(call, "output tensor", list.size(), static_cast<std::size_t>(size_));
     check_types(call, input, list.front());
-    out = views_of(call, list);
+    out = views_of(call, memory_for(list, copies));
   } else if (!all_of(outputs).empty()) {
     refuse("gather: rank " + std::to_string(root) + " gathers, so no other rank has outputs");
   }
-  return collective(
-      {OpType::GATHER, call, "dlaunch:gather", 0, options.timeout, Tensors{input}, all_of(outputs)},
-      [&](Communicator& communicator, const dlaunch::Options& asked, Works& works) {
-        works.push_back(communicator.start_gather_list(in, out, root, asked));
-      });
+  return collective({OpType::GATHER,
+                     call,
+                     "dlaunch:gather",
+                     0,
+                     options.timeout,
+                     Tensors{input},
+                     all_of(outputs),
+                     {},
+                     copies},
+                    [&](Communicator& communicator, const dlaunch::Options& asked, Works& works) {
+                      works.push_back(communicator.start_gather_list(in, out, root, asked));
+                    });
 }
 
 DlaunchBackend::WorkPointer DlaunchBackend::scatter(Tensors& outputs, Lists& inputs,
@@ -333,12 +358,20 @@ DlaunchBackend::WorkPointer DlaunchBackend::alltoall(Tensors& outputs, Tensors& 
   check_count(call, "input tensor", inputs.size(), static_cast<std::size_t>(size_));
   check_types(call, inputs.front(), outputs.front());
   const auto in = read_views_of(call, inputs);
-  const auto out = views_of(call, outputs);
-  return collective(
-      {OpType::ALLTOALL, call, "dlaunch:all_to_all", 0, options.timeout, inputs, outputs},
-      [&](Communicator& communicator, const dlaunch::Options& asked, Works& works) {
-        works.push_back(communicator.start_all_to_all_list(in, out, asked));
-      });
+  Copies copies;
+  const auto out = views_of(call, memory_for(outputs, copies));
+  return collective({OpType::ALLTOALL,
+                     call,
+                     "dlaunch:all_to_all",
+                     0,
+                     options.timeout,
+                     inputs,
+                     outputs,
+                     {},
+                     copies},
+                    [&](Communicator& communicator, const dlaunch::Options& asked, Works& works) {
+                      works.push_back(communicator.start_all_to_all_list(in, out, asked));
+                    });
 }
 
 // ---- Barriers. ----

@@ -5,6 +5,9 @@
 #include <memory>
 #include <utility>
 
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/copy.h>
+
 namespace dlaunch::torch_backend {
 namespace {
 
@@ -84,6 +87,12 @@ void Started::on_complete(std::function<void()> then) {
   }
 }
 
+/// Beside autograd, as the call itself writes the others.
+void Started::copy_results() noexcept {
+  const at::AutoDispatchBelowADInplaceOrView beside_autograd;
+  for (const auto& [result, memory] : copies_) result.copy_(memory);
+}
+
 void Started::end(std::exception_ptr error, int source) {
   const std::lock_guard lock(mutex_);
   if (is_complete()) return;
@@ -92,6 +101,7 @@ void Started::end(std::exception_ptr error, int source) {
     failure_->compare_exchange_strong(none, failure_of(error));
     error_ = translated(error);
   }
+  if (!error) copy_results();
   source_ = source;
   complete_.store(true, std::memory_order_release);
 }

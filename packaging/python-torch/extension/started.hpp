@@ -1,5 +1,7 @@
 #pragma once
 
+#include "packaging/python-torch/extension/tensors.hpp"
+
 #include <dlaunch/work.hpp>
 
 #include <atomic>
@@ -24,8 +26,12 @@ enum class Failure { none, timeout, remote, other };
 class Started {
  public:
   enum class Kind { collective, send, receive };
-  Started(Kind kind, std::vector<at::Tensor> held, std::shared_ptr<std::atomic<Failure>> failure)
-      : kind(kind), held_(std::move(held)), failure_(std::move(failure)) {}
+  Started(Kind kind, std::vector<at::Tensor> held, Copies copies,
+          std::shared_ptr<std::atomic<Failure>> failure)
+      : kind(kind),
+        held_(std::move(held)),
+        copies_(std::move(copies)),
+        failure_(std::move(failure)) {}
 
   const Kind kind;
   /// The library's works, for the thread that has the group's turn.
@@ -51,8 +57,10 @@ class Started {
 
  private:
   void settle();
+  void copy_results() noexcept;
 
   std::vector<at::Tensor> held_;
+  Copies copies_;                                  ///< Made when it has succeeded.
   std::shared_ptr<std::atomic<Failure>> failure_;  ///< Its group's.
   std::size_t next_ = 0;  ///< Of the works, the first that may not be complete.
   std::mutex mutex_;      ///< Guards the ending.

@@ -130,6 +130,21 @@ std::vector<at::Tensor> in_order(const std::vector<at::Tensor>& tensors) {
   return all;
 }
 
+std::vector<at::Tensor> memory_for(const std::vector<at::Tensor>& results, Copies& copies) {
+  std::vector<at::Tensor> all;
+  all.reserve(results.size());
+  for (const at::Tensor& result : results) {
+    const bool has_order = result.defined() && result.layout() == at::kStrided;
+    if (!has_order || result.is_contiguous()) {
+      all.push_back(result);
+      continue;
+    }
+    all.push_back(at::empty(result.sizes(), result.options()));
+    copies.emplace_back(result, all.back());
+  }
+  return all;
+}
+
 std::vector<at::Tensor> apart_from(const std::vector<at::Tensor>& outputs,
                                    const std::vector<at::Tensor>& inputs) {
   std::vector<Memory> written;

@@ -4,6 +4,7 @@
 #include <dlaunch/tensor.hpp>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -28,6 +29,12 @@ std::vector<ConstTensorView> read_views_of(const char* call, const std::vector<a
 /// otherwise, as gloo has it.
 at::Tensor in_order(const at::Tensor& tensor);
 std::vector<at::Tensor> in_order(const std::vector<at::Tensor>& tensors);
+/// Results that a call writes elsewhere: each one's tensor, and the memory to copy it from once the
+/// call is complete.
+using Copies = std::vector<std::pair<at::Tensor, at::Tensor>>;
+/// For a list of tensors that a call only writes: the tensors, or memory in row-major order for
+/// those whose elements lie otherwise, which then stand in `copies`.
+std::vector<at::Tensor> memory_for(const std::vector<at::Tensor>& results, Copies& copies);
 /// The inputs, or copies of those that share their memory with an output.
 std::vector<at::Tensor> apart_from(const std::vector<at::Tensor>& outputs,
                                    const std::vector<at::Tensor>& inputs);

@@ -25,6 +25,7 @@ class StartedWork final : public c10d::Work {
     std::vector<at::Tensor> in;
     std::vector<at::Tensor> out;
     std::function<void()> ended = {};  ///< Called once it is known to be complete.
+    Copies copies = {};                ///< Made when it is complete.
   };
   StartedWork(int rank, What what, std::shared_ptr<Group> group, std::shared_ptr<Started> started);
 

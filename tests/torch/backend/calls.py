@@ -88,6 +88,17 @@ def collectives(rank, size):
     dist.all_gather_into_tensor(whole, column)
     assert whole.tolist() == [other for other in range(size) for _ in range(3)]
     dist.gather(column, parts if rank == 0 else None)
+    # So may the results of a gather or an all_to_all.
+    columns = torch.zeros(3, 2 * size)
+    results = [columns[:, 2 * other] for other in range(size)]
+    dist.all_gather(results, column)
+    assert columns.tolist() == [[other // 2 if other % 2 == 0 else 0 for other in range(2 * size)]] * 3
+    columns.zero_()
+    dist.gather(column, results if rank == 0 else None)
+    assert columns[:, ::2].tolist() == [[other if rank == 0 else 0 for other in range(size)]] * 3
+    work = dist.all_to_all(results, [column] * size, async_op=True)
+    work.get_future().wait()
+    assert columns[:, ::2].tolist() == [list(range(size))] * 3
     out = torch.empty(3)
     columns = torch.arange(3.0 * size).reshape(3, size)
     dist.scatter(out, [columns[:, other] for other in range(size)] if rank == 0 else None)
