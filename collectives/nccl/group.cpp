@@ -154,20 +154,22 @@ Answer NcclGroup::check() {
   bool is_gone = false;
   const Inside inside = calling().try_enter(is_gone);
   if (!inside) return {};
+  return state_of(inside);
+}
+
+Answer NcclGroup::state_of(const Inside& inside) const {
   NcclResult state = nccl_success;
   const NcclResult asked = uses_.nccl.get_async_error(inside.comm(), &state);
   return answer_of(asked != nccl_success ? asked : state, "NCCL", inside.comm());
 }
 
 Answer NcclGroup::follow(const Inside& inside) {
-  NcclResult state = nccl_success;
-  const NcclResult asked = uses_.nccl.get_async_error(inside.comm(), &state);
-  if (asked != nccl_success) return answer_of(asked, "ncclCommGetAsyncError", inside.comm());
-  if (state == nccl_success) {
+  const Answer answer = state_of(inside);
+  if (answer.is_done()) {
     destroy_ops(inside);
     handle_->close_slot();
   }
-  return answer_of(state, "NCCL", inside.comm());
+  return answer;
 }
 
 void NcclGroup::destroy_ops(const Inside& inside) {
@@ -185,11 +187,8 @@ Answer NcclGroup::enqueue(const Plan& plan, void* stream, device::Mark& mark) {
     const Inside inside = calling().enter();
     if (!inside) return was_aborted();
     answer = launch(inside, plan, stream);
-    if (calls_) {
-      destroy_ops(inside);  // The call is on its stream.
-    } else if (!answer.has_failed()) {
-      answer = follow(inside);
-    }
+    if (calls_) destroy_ops(inside);  // The call is on its stream.
+    if (!answer.has_failed()) answer = calls_ ? state_of(inside) : follow(inside);
   }
   return answer.is_done() ? record(stream, mark) : answer;
 }

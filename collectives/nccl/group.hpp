@@ -54,6 +54,7 @@ class NcclGroup final : public device::Group {
   CommHandle& calling() const { return calls_ ? *calls_ : *handle_; }
   device::Answer make_calls(const Inside& inside);
   // Inside NCCL.
+  device::Answer state_of(const Inside& inside) const;
   device::Answer follow(const Inside& inside);
   void destroy_ops(const Inside& inside);
   // The same, with the context current.

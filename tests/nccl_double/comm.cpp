@@ -88,6 +88,26 @@ void Comm::begin(std::function<NcclResult()> work) {
   });
 }
 
+bool Comm::connect() {
+  if (connected) return true;
+  std::unique_lock lock(ranks->mutex);
+  ++ranks->connecting;
+  ranks->changed.notify_all();
+  ranks->changed.wait(lock, [&] { return has_ended() || ranks->connecting >= ranks->size; });
+  connected = !has_ended();
+  return connected;
+}
+
+void Comm::drain() {
+  std::unique_lock lock(ranks->mutex);
+  ranks->changed.wait(lock, [&] { return graphs == 0; });
+  const auto is_mine = [&](const auto& one) { return std::get<0>(one.first) == rank; };
+  ranks->changed.wait(lock, [&] {
+    return aborted || std::none_of(ranks->sent.begin(), ranks->sent.end(), is_mine);
+  });
+  std::erase_if(ranks->sent, is_mine);
+}
+
 void Comm::settle() {
   std::unique_lock lock(ranks->mutex);
   ranks->changed.wait(lock, [&] { return launches == 0; });

@@ -66,6 +66,12 @@ struct Comm {
   std::atomic<bool> used{false};  ///< A thread is inside.
 
   bool has_ended() const { return aborted || revoked; }
+  /// One that blocks connects its ranks in their first collective: waits for them all. False where
+  /// it was ended meanwhile.
+  bool connect();
+  /// Until no graph has calls of it, which nothing ends; and where it is not aborted until the
+  /// others have got what it sent.
+  void drain();
   /// An ended one's: until no stream is about its calls, so that their buffers may go.
   void settle();
   void wake() {

@@ -89,31 +89,6 @@ NcclResult make(const std::shared_ptr<Comm>& parent, std::shared_ptr<Comm> child
   return nccl_in_progress;
 }
 
-/// Until no graph has calls of it, which nothing ends; and where it is not aborted until the others
-/// have got what it sent.
-void drain(Comm& comm) {
-  Ranks& ranks = *comm.ranks;
-  std::unique_lock lock(ranks.mutex);
-  ranks.changed.wait(lock, [&] { return comm.graphs == 0; });
-  ranks.changed.wait(lock, [&] {
-    const auto is_mine = [&](const auto& one) { return std::get<0>(one.first) == comm.rank; };
-    return comm.aborted || std::none_of(ranks.sent.begin(), ranks.sent.end(), is_mine);
-  });
-  std::erase_if(ranks.sent, [&](const auto& one) { return std::get<0>(one.first) == comm.rank; });
-}
-
-/// A communicator that blocks connects its ranks in their first collective: waits for them all.
-NcclResult connect(Comm& comm) {
-  if (comm.connected) return nccl_success;
-  Ranks& ranks = *comm.ranks;
-  std::unique_lock lock(ranks.mutex);
-  ++ranks.connecting;
-  ranks.changed.notify_all();
-  ranks.changed.wait(lock, [&] { return comm.has_ended() || ranks.connecting >= ranks.size; });
-  comm.connected = !comm.has_ended();
-  return comm.connected ? nccl_success : internal_error;
-}
-
 struct Pending {
   std::shared_ptr<Comm> comm;
   cuda_double::Stream* stream;
@@ -135,8 +110,7 @@ NcclResult launch_pending() {
     return nccl_success;
   };
   if (comm->blocks) {
-    const NcclResult result = connect(*comm);
-    return result == nccl_success ? std::function<NcclResult()>(put)() : result;
+    return comm->connect() ? std::function<NcclResult()>(put)() : internal_error;
   }
   if (launches_at_once()) return std::function<NcclResult()>(put)();
   comm->begin(put);
@@ -340,11 +314,11 @@ NcclResult ncclCommFinalize(NcclComm handle) {
   if (!comm.is_ready() || comm->finalized) return invalid_argument;
   comm->finalized = true;
   if (comm->blocks) {
-    drain(*comm);
+    comm->drain();
     return nccl_success;
   }
   comm->begin([&comm = *comm] {
-    drain(comm);
+    comm.drain();
     return nccl_success;
   });
   return nccl_in_progress;
@@ -357,7 +331,7 @@ static void end_comm(NcclComm handle, bool aborts) {
     comm->wake();
     comm->join();
     if (aborts) comm->settle();
-    if (!comm->finalized || aborts) drain(*comm);
+    if (!comm->finalized || aborts) comm->drain();
     const std::lock_guard lock(comm->ranks->mutex);
     registered -= static_cast<std::int64_t>(comm->memory.size());
   }
