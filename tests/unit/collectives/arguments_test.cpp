@@ -2,6 +2,7 @@
 // the argument on the rank that gave it, the same sentence on the others, and nobody waits for
 // long.
 #include "tests/support/ranks.hpp"
+#include "tests/support/side_by_side.hpp"
 
 #include <dlaunch/dlaunch.hpp>
 
@@ -182,42 +183,48 @@ bool sees(const Collective& collective, const Mistake& fault, int rank) {
   return !at_root || !of_all || rank == 1;
 }
 
+/// One rank of all gives it.
+void check_told(const Collective& collective, const Mistake& fault, int wrong) {
+  const std::string what =
+      collective.name + " with " + fault.name + " on rank " + std::to_string(wrong) + ": ";
+  const auto begin = Clock::now();
+  const auto outcomes = run_ranks(ranks, [&](const World& world) {
+    Communicator comm(world);
+    comm.set_timeout(30s);
+    comm.barrier();
+    Given given(comm.rank());
+    if (comm.rank() == wrong) fault.put_in(given);
+    collective.call(comm, given);
+    // A root, and whom it served, may have returned; their next calls tell them.
+    comm.barrier();
+    comm.barrier();
+  });
+  // Found by comparing, not by waiting for the timeout.
+  CHECK(Clock::now() - begin < 20s);
+  const std::string sentence = fault.sentence(collective);
+  const auto& mine = outcomes[static_cast<std::size_t>(wrong)];
+  CHECK_MESSAGE(mine.code == Errc::misuse, what << mine.text);
+  CHECK_MESSAGE(mine.mentions(sentence), what << mine.text);
+  CHECK_MESSAGE(mine.mentions(collective.name + " #2 on rank "), what << mine.text);
+  for (const auto& outcome : outcomes) {
+    CHECK_MESSAGE(!outcome.ok(), what);
+    CHECK_MESSAGE(outcome.mentions(sentence), what << outcome.text);
+  }
+}
+
 }  // namespace
 
 TEST_CASE("every wrong argument of every collective is told to the rank that gave it, and to all") {
+  std::vector<std::function<void()>> jobs;
   for (const Collective& collective : collectives) {
     for (const Mistake& fault : faults) {
-      if (!fault.may(collective)) continue;
-      for (int wrong = 0; wrong < ranks; wrong += 1) {
+      for (int wrong = 0; fault.may(collective) && wrong < ranks; ++wrong) {
         if (!sees(collective, fault, wrong)) continue;
-        const std::string what =
-            collective.name + " with " + fault.name + " on rank " + std::to_string(wrong) + ": ";
-        const auto begin = Clock::now();
-        const auto outcomes = run_ranks(ranks, [&](const World& world) {
-          Communicator comm(world);
-          comm.set_timeout(30s);
-          comm.barrier();
-          Given given(comm.rank());
-          if (comm.rank() == wrong) fault.put_in(given);
-          collective.call(comm, given);
-          // A root, and whom it served, may have returned; their next calls tell them.
-          comm.barrier();
-          comm.barrier();
-        });
-        // Found by comparing, not by waiting for the timeout.
-        CHECK(Clock::now() - begin < 20s);
-        const std::string sentence = fault.sentence(collective);
-        const auto& mine = outcomes[static_cast<std::size_t>(wrong)];
-        CHECK_MESSAGE(mine.code == Errc::misuse, what << mine.text);
-        CHECK_MESSAGE(mine.mentions(sentence), what << mine.text);
-        CHECK_MESSAGE(mine.mentions(collective.name + " #2 on rank "), what << mine.text);
-        for (const auto& outcome : outcomes) {
-          CHECK_MESSAGE(!outcome.ok(), what);
-          CHECK_MESSAGE(outcome.mentions(sentence), what << outcome.text);
-        }
+        jobs.emplace_back([&collective, &fault, wrong] { check_told(collective, fault, wrong); });
       }
     }
   }
+  testing::side_by_side(jobs);
 }
 
 TEST_CASE("the same wrong argument on all ranks leaves every collective usable") {

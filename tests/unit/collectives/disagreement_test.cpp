@@ -3,6 +3,7 @@
 #include "tests/support/disagreement.hpp"
 
 #include "collectives/call/core/rooted_window.hpp"
+#include "tests/support/side_by_side.hpp"
 
 #include <regex>
 
@@ -200,15 +201,20 @@ TEST_CASE("three ranks of which each makes another call") {
 }
 
 TEST_CASE("another root, in every operation that has one, at the next call at the latest") {
-  for (const auto& each : rooted_operations()) {
-    const auto& operation = each.second;
+  std::vector<std::function<void()>> jobs;
+  const auto& operations = rooted_operations();
+  for (const auto& each : operations) {
     for (const std::size_t count : {8U, 100'000U}) {
-      CAPTURE(each.first);
-      CAPTURE(count);
-      // Over connections each takes the moment after which ranks tell whom they wait for.
-      check_pair(operation(0, count), operation(1, count), {count == 8 ? 2U : 3U});
+      jobs.emplace_back([&each, count] {
+        CAPTURE(each.first);
+        CAPTURE(count);
+        const auto& operation = each.second;
+        // Over connections each takes the moment after which ranks tell whom they wait for.
+        check_pair(operation(0, count), operation(1, count), {count == 8 ? 2U : 3U});
+      });
     }
   }
+  testing::side_by_side(jobs);
 }
 
 TEST_CASE("a structured value against an array") {
