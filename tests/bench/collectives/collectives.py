@@ -57,6 +57,7 @@ def arguments():
     parser.add_argument("--sizes", default="", help=f"bytes [{SIZES}; {QUICK_SIZES} with --quick]")
     parser.add_argument("--agents", type=int, choices=(1, 2), default=1, help="dlaunch's agents on this host [1]")
     parser.add_argument("--tcp", action="store_true", help="between two network namespaces")
+    parser.add_argument("--peers", default="", help="peers by name, of which MPICH is slow without a core for each rank")
     parser.add_argument("--rounds", type=int, default=0, help="[5; 3 with --quick]")
     parser.add_argument("--json", default="", help="write the rows to this file, too")
     chosen = parser.parse_args()
@@ -235,7 +236,8 @@ def rounds(chosen, competitors, pin):
     samples, wrong, loads, failed = {}, set(), [], set()
     for number in range(chosen.rounds):
         for competitor in competitors:
-            if competitor.name in failed:
+            is_asked = competitor.role != "peer" or not chosen.peers or competitor.name in chosen.peers.split(",")
+            if competitor.name in failed or not is_asked:
                 continue
             ops = [op for op in competitor.ops if op in chosen.ops or (op == "barrier_ordered" and "barrier" in chosen.ops)]
             # Gloo's own thread does the work: its ranks are not bound.
