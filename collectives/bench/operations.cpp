@@ -13,7 +13,7 @@ using C = transport::Op;
 using R = Reduced;
 using enum Extent;
 
-constexpr auto table = enum_table<&Operation::op, Op::fan_in>({
+constexpr auto table = enum_table<&Operation::op, Op::barrier, Op::fan_in>({
     // op, name, calls, in, out, alone, reduced, crossings, on_device
     {Op::barrier, "barrier", C::barrier, none, none, A::none, R::none, 0, false},
     {Op::barrier_ordered, "barrier_ordered", C::barrier, none, none, A::none, R::none, 0, false},

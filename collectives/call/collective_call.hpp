@@ -33,27 +33,28 @@ struct Shape {
   bool reduces = false;
   bool has_counts = false;  ///< A count for each part; else all parts are equal.
 };
-inline constexpr auto shapes = enum_table<&Shape::op, transport::Op::exscan>({
-    {.op = transport::Op::barrier, .buffers = Buffers::none},
-    {.op = transport::Op::broadcast, .buffers = Buffers::one},
-    {.op = transport::Op::reduce, .buffers = Buffers::alike, .reduces = true},
-    {.op = transport::Op::all_reduce, .buffers = Buffers::one, .reduces = true},
-    {.op = transport::Op::all_gather, .buffers = Buffers::gathered},
-    {.op = transport::Op::all_gather_v, .buffers = Buffers::gathered, .has_counts = true},
-    {.op = transport::Op::gather, .buffers = Buffers::gathered},
-    {.op = transport::Op::gather_v, .buffers = Buffers::gathered, .has_counts = true},
-    {.op = transport::Op::scatter, .buffers = Buffers::dealt_out},
-    {.op = transport::Op::scatter_v, .buffers = Buffers::dealt_out, .has_counts = true},
-    {.op = transport::Op::reduce_scatter, .buffers = Buffers::dealt_out, .reduces = true},
-    {.op = transport::Op::reduce_scatter_v,
-     .buffers = Buffers::dealt_out,
-     .reduces = true,
-     .has_counts = true},
-    {.op = transport::Op::all_to_all, .buffers = Buffers::exchanged},
-    {.op = transport::Op::all_to_all_v, .buffers = Buffers::exchanged, .has_counts = true},
-    {.op = transport::Op::scan, .buffers = Buffers::alike, .reduces = true},
-    {.op = transport::Op::exscan, .buffers = Buffers::alike, .reduces = true},
-});
+inline constexpr auto shapes =
+    enum_table<&Shape::op, transport::Op::barrier, transport::Op::exscan>({
+        {.op = transport::Op::barrier, .buffers = Buffers::none},
+        {.op = transport::Op::broadcast, .buffers = Buffers::one},
+        {.op = transport::Op::reduce, .buffers = Buffers::alike, .reduces = true},
+        {.op = transport::Op::all_reduce, .buffers = Buffers::one, .reduces = true},
+        {.op = transport::Op::all_gather, .buffers = Buffers::gathered},
+        {.op = transport::Op::all_gather_v, .buffers = Buffers::gathered, .has_counts = true},
+        {.op = transport::Op::gather, .buffers = Buffers::gathered},
+        {.op = transport::Op::gather_v, .buffers = Buffers::gathered, .has_counts = true},
+        {.op = transport::Op::scatter, .buffers = Buffers::dealt_out},
+        {.op = transport::Op::scatter_v, .buffers = Buffers::dealt_out, .has_counts = true},
+        {.op = transport::Op::reduce_scatter, .buffers = Buffers::dealt_out, .reduces = true},
+        {.op = transport::Op::reduce_scatter_v,
+         .buffers = Buffers::dealt_out,
+         .reduces = true,
+         .has_counts = true},
+        {.op = transport::Op::all_to_all, .buffers = Buffers::exchanged},
+        {.op = transport::Op::all_to_all_v, .buffers = Buffers::exchanged, .has_counts = true},
+        {.op = transport::Op::scan, .buffers = Buffers::alike, .reduces = true},
+        {.op = transport::Op::exscan, .buffers = Buffers::alike, .reduces = true},
+    });
 constexpr Shape shape_of(transport::Op op) noexcept { return shapes.of(op); }
 
 /// One collective with its arguments, for its blocking form, its started form and the form on a

@@ -19,7 +19,8 @@ constexpr auto look_interval = 50ms;
 /// How long to wait for this rank's agent to say who died: a failing library may know of a death
 /// before it.
 constexpr auto cause_grace = 1s;
-/// How long calls under way may take to end in NCCL's orderly way before they are aborted.
+/// How long calls under way may take to end in NCCL's orderly way before they are aborted. NCCL
+/// takes half a second to let a thread out of a call that blocks.
 constexpr auto revoke_limit = 2s;
 constexpr auto revoke_interval = 1ms;
 /// How long NCCL may take to destroy a communicator.

@@ -122,17 +122,14 @@ Answer NcclGroup::progress() {
     return revoked;
   }
   const Answer answer = follow(inside);
-  return answer.is_done() ? make_calls(inside) : answer;
+  if (!answer.is_done() || uses_.nccl.comm_revoke == nullptr) return answer;
+  if (!calls_) return make_calls(inside);
+  // Another thread may be revoking it.
+  const Inside nobody_else = calls_->try_enter(is_gone);
+  return nobody_else || is_gone ? Answer{} : Answer::pending();
 }
 
-/// Goes on making the communicator for calls; later: whether it is being revoked.
 Answer NcclGroup::make_calls(const Inside& inside) {
-  if (uses_.nccl.comm_revoke == nullptr) return {};
-  if (calls_) {
-    bool is_gone = false;
-    const Inside nobody_else = calls_->try_enter(is_gone);
-    return nobody_else || is_gone ? Answer{} : Answer::pending();
-  }
   if (calls_slot_) {
     calls_ = std::make_shared<CommHandle>(uses_, true);
     calls_->put(calls_slot_->take());
@@ -323,8 +320,10 @@ bool NcclGroup::can_revoke() { return calling().is_there() && uses_.nccl.comm_re
 
 Answer NcclGroup::shrink(std::span<const int> gone, bool is_quiet,
                          std::unique_ptr<device::Group>& made) {
-  if (!is_quiet) calls_ ? static_cast<void>(revoke()) : handle_->revoke();
+  // Nothing is under way in this communicator where calls have one of their own.
   const bool aborts = !is_quiet && !calls_;
+  if (aborts) handle_->revoke();
+  if (!is_quiet && calls_) static_cast<void>(revoke());
   std::vector<int> excluded(gone.begin(), gone.end());
   return make("ncclCommShrink", made, [&](NcclComm comm, NcclComm* target, NcclConfig* config) {
     return uses_.nccl.comm_shrink(comm, excluded.data(), static_cast<int>(excluded.size()), target,

@@ -52,6 +52,7 @@ class NcclGroup final : public device::Group {
   device::Answer copy(const device::Plan& plan, void* stream);
   /// The communicator for calls.
   CommHandle& calling() const { return calls_ ? *calls_ : *handle_; }
+  /// Goes on making it; pending until it is there.
   device::Answer make_calls(const Inside& inside);
   // Inside NCCL.
   device::Answer state_of(const Inside& inside) const;
@@ -67,7 +68,7 @@ class NcclGroup final : public device::Group {
   const std::shared_ptr<CommHandle> handle_ = std::make_shared<CommHandle>(uses_);
   std::shared_ptr<Slot> slot_;  ///< Where the communicator will come from; null once it is there.
   std::shared_ptr<CommHandle> calls_;  ///< Null: calls use the other one.
-  std::shared_ptr<Slot> calls_slot_;   ///< The same for it.
+  std::shared_ptr<Slot> calls_slot_;   ///< Where that one will come from.
   std::vector<NcclRedOp>
       ops_;  ///< Used inside NCCL: operations of calls that may not be on their stream yet.
 };

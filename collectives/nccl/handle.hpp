@@ -90,8 +90,8 @@ class CommHandle : public std::enable_shared_from_this<CommHandle> {
   bool is_there();
   /// From now on only enter_revoked() succeeds.
   void revoke();
-  /// The same, and another thread, which is inside meanwhile, does `work` with the communicator,
-  /// which a thread may be inside of that blocks. False if there is none.
+  /// The same, and another thread, which is inside meanwhile, does `work` with the communicator. If
+  /// that blocks, a caller may still be inside, too. False if there is no communicator.
   bool revoke_by(std::function<NcclResult(NcclComm)> work);
   /// The result of that work; nccl_success if there was none.
   NcclResult revoked_with() const { return revoked_with_; }

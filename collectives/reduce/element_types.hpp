@@ -5,6 +5,7 @@
 #include <dlaunch/error.hpp>
 #include <dlaunch/tensor.hpp>
 
+#include <algorithm>
 #include <complex>
 #include <cstddef>
 #include <cstdint>
@@ -24,7 +25,7 @@ struct ElementType {
   double off_max = 0;   ///< The largest relative error of a mean.
   bool in_nccl = true;  ///< NCCL reduces it.
 };
-inline constexpr auto element_types = enum_table<&ElementType::dtype, DType::c128>({
+inline constexpr auto element_types = enum_table<&ElementType::dtype, DType::u8, DType::c128>({
     {DType::u8, "u8", ElementKind::integer, DType::u8, DType::u8},
     {DType::i8, "i8", ElementKind::integer, DType::i8, DType::i8},
     {DType::i16, "i16", ElementKind::integer, DType::i16, DType::i16, 0, false},
@@ -41,7 +42,8 @@ inline constexpr auto element_types = enum_table<&ElementType::dtype, DType::c12
     {DType::c64, "c64", ElementKind::complex, DType::c64, DType::f32, 0x1p-21, false},
     {DType::c128, "c128", ElementKind::complex, DType::c128, DType::f64, 0x1p-50, false},
 });
-static_assert(size_of(element_types.last()) != 0 &&
+static_assert(std::ranges::all_of(element_types,
+                                  [](const ElementType& row) { return size_of(row.dtype) != 0; }) &&
                   size_of(static_cast<DType>(element_types.size() + 1)) == 0,
               "a row for each element type");
 

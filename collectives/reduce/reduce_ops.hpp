@@ -80,7 +80,7 @@ constexpr ReduceOpTraits logical(ReduceOp op, const char* name) {
           .is_truth = true,
           .in_nccl = false};
 }
-inline constexpr auto reduce_ops = enum_table<&ReduceOpTraits::op, ReduceOp::lxor>({
+inline constexpr auto reduce_ops = enum_table<&ReduceOpTraits::op, ReduceOp::sum, ReduceOp::lxor>({
     {.op = ReduceOp::sum, .name = "sum", .is_by_parts = true},
     {.op = ReduceOp::product, .name = "product"},
     choosing(ReduceOp::min, "min"),

@@ -248,8 +248,8 @@ class Links final : private Sources, private LookLimit {
   int looks_most(bool yields = true) const {
     return !crowded_ ? looks_max : looks_max_crowded + (yields ? yields_max : 0);
   }
-  /// After so many looks before this one: where ranks share processors, the awaited one may need
-  /// this one.
+  /// Pauses after so many looks in vain. It yields the processor where ranks share it, since the
+  /// awaited rank may need it.
   void pause_after(int looks) const noexcept {
     if (crowded_ && looks >= looks_max_crowded) {
       ::sched_yield();

@@ -243,7 +243,7 @@ bool Links::receive_from_one(Receive& receive, bool yields) {
   return is_taken;
 }
 
-/// Where ranks share processors: the awaited one may need this one.
+/// Yields this processor, which the awaited rank may need, until the message is taken.
 bool Links::yield_until_taken(ReceivingEnd& end, Receive& receive) {
   if (!crowded_ || !is_near(receive.from) || !is_flushed()) return false;
   for (int yielded = 0; yielded < yields_max && !is_over(); ++yielded) {

@@ -3,6 +3,9 @@
 #include <cstddef>
 #include <utility>
 
+/// Tables with the properties of each enumerator, which cannot lack a row:
+///
+///     constexpr auto table = enum_table<&Row::key, Key::first, Key::last>({{...}, {...}});
 namespace dlaunch {
 namespace detail {
 
@@ -16,11 +19,10 @@ struct OfMember<Key Whole::*> {
 
 }  // namespace detail
 
-/// The properties of each enumerator, one row for each, in their order; `key` is the member of a
-/// row that names its enumerator. A constant: see enum_table.
+/// One row for each enumerator, in their order; `key` is the member of a row that names its
+/// enumerator. enum_table makes it.
 template <auto key, std::size_t count>
-class EnumTable {
- public:
+struct EnumTable {
   using Row = typename detail::OfMember<decltype(key)>::Row;
   using Enum = typename detail::OfMember<decltype(key)>::Enum;
 
@@ -45,14 +47,14 @@ class EnumTable {
   Row rows_[count];
 };
 
-/// `enum_table<&Row::key, Key::last>({{...}, {...}})`, where the rows go up to that enumerator. A
-/// row that is missing, or at another's place, does not compile.
-template <auto key, typename detail::OfMember<decltype(key)>::Enum last, std::size_t count>
+/// The rows of the enumerators from `first` to `last`. A table that lacks a row, or has one at
+/// another's place, does not compile.
+template <auto key, typename detail::OfMember<decltype(key)>::Enum first,
+          typename detail::OfMember<decltype(key)>::Enum last, std::size_t count>
 consteval EnumTable<key, count> enum_table(
     const typename detail::OfMember<decltype(key)>::Row (&rows)[count]) {
-  const auto first = static_cast<std::size_t>(rows[0].*key);
   for (std::size_t i = 0; i < count; ++i) {
-    if (static_cast<std::size_t>(rows[i].*key) != first + i) {
+    if (static_cast<std::size_t>(rows[i].*key) != static_cast<std::size_t>(first) + i) {
       throw "one row for each enumerator, in their order";
     }
   }

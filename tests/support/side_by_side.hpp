@@ -8,8 +8,8 @@
 
 namespace dlaunch::testing {
 
-/// Does a test's jobs, several at a time, for those that wait more than they work. A job is on one
-/// thread; it may CHECK, but not REQUIRE.
+/// Runs a test's jobs, several at a time, since they wait more than they work. A job may CHECK, but
+/// not REQUIRE, which would end its thread.
 inline void side_by_side(const std::vector<std::function<void()>>& jobs) {
   constexpr int threads_max = 8;
   std::atomic<std::size_t> next{0};

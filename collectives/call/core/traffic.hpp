@@ -35,20 +35,21 @@ struct PurposeTraits {
   const char* text = "";              ///< What the call is for.
   bool has_part = false;              ///< Whether the text goes on with the call's part.
 };
-inline constexpr auto purposes = enum_table<&PurposeTraits::purpose, Purpose::joinable>({
-    {Purpose::program, "", ""},
-    {Purpose::present, "join's ", "who is here"},
-    {Purpose::sync, "join's ", "whether to sum gradients"},
-    {Purpose::source, "join's ", "whose buffers count"},
-    {Purpose::buffers, "the reducer's ", "buffers"},
-    {Purpose::gradients, "the reducer's ", "gradients of bucket", true},
-    {Purpose::unused, "the reducer's ", "unused parameters"},
-    {Purpose::order, "the reducer's ", "order of the buckets"},
-    {Purpose::parameters, "the reducer's ", "parameters"},
-    {Purpose::last_joiner, "join's ", "who joined last"},
-    {Purpose::final_values, "the reducer's ", "final values"},
-    {Purpose::joinable, "a joinable's ", ""},
-});
+inline constexpr auto purposes =
+    enum_table<&PurposeTraits::purpose, Purpose::program, Purpose::joinable>({
+        {Purpose::program, "", ""},
+        {Purpose::present, "join's ", "who is here"},
+        {Purpose::sync, "join's ", "whether to sum gradients"},
+        {Purpose::source, "join's ", "whose buffers count"},
+        {Purpose::buffers, "the reducer's ", "buffers"},
+        {Purpose::gradients, "the reducer's ", "gradients of bucket", true},
+        {Purpose::unused, "the reducer's ", "unused parameters"},
+        {Purpose::order, "the reducer's ", "order of the buckets"},
+        {Purpose::parameters, "the reducer's ", "parameters"},
+        {Purpose::last_joiner, "join's ", "who joined last"},
+        {Purpose::final_values, "the reducer's ", "final values"},
+        {Purpose::joinable, "a joinable's ", ""},
+    });
 
 /// A collective's purpose and what it belongs to, in the 31 bits of Fingerprint::traffic. A value.
 struct Traffic {

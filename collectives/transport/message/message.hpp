@@ -100,7 +100,7 @@ struct OpTraits {
   /// Collectives that are counted together: ranks that are in the same one have the same number.
   bool is_counted = true;
 };
-inline constexpr auto op_table = enum_table<&OpTraits::op, Op::probe>({
+inline constexpr auto op_table = enum_table<&OpTraits::op, Op::barrier, Op::probe>({
     {.op = Op::barrier, .name = "barrier"},
     {.op = Op::broadcast, .name = "broadcast", .is_rooted = true},
     {.op = Op::reduce, .name = "reduce", .is_rooted = true},

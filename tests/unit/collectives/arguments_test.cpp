@@ -183,7 +183,7 @@ bool sees(const Collective& collective, const Mistake& fault, int rank) {
   return !at_root || !of_all || rank == 1;
 }
 
-/// One rank of all gives it.
+/// Rank `wrong` makes the mistake; that rank and all others are told.
 void check_told(const Collective& collective, const Mistake& fault, int wrong) {
   const std::string what =
       collective.name + " with " + fault.name + " on rank " + std::to_string(wrong) + ": ";
