@@ -304,7 +304,7 @@ class Links final : private Sources, private LookLimit {
   std::vector<Transport*> in_memory_;  ///< The transports in memory.
   TcpTransport* tcp_ = nullptr;        ///< The last one; null in a world of one.
   std::size_t watched_at_rest_ = 0;    ///< Descriptors without any connection.
-  ByRank<ReceivingEnd*> ins_;          ///< Receiving ends of ranks that have sent something.
+  ByRank<ReceivingEnd*> ins_;          ///< Receiving ends of ranks that have sent, or have ended.
   std::size_t next_in_ = 0;            ///< The first to look at for a message from any.
   ByRank<SendQueue> outs_;             ///< Queues to ranks to which something was posted.
   std::vector<SendQueue*> busy_;       ///< Those with something to send, and some that had.

@@ -67,10 +67,10 @@ struct RankBlock {
 
   /// The state of the rings that the rank reads, for each set.
   struct Reader {
-    /// A bit for each local rank that has begun to write to it, so that it need not look at all
-    /// rings.
+    /// A bit for each local rank that has begun to write to it, or has ended, so that it need not
+    /// look at all rings.
     alignas(line_pair_bytes) std::atomic<std::uint64_t> writers[segment_ranks_max / 64];
-    /// 1 once it reads them no more.
+    /// 1 once it reads them no more, and writes to no others.
     std::atomic<std::uint32_t> ended;
   };
   Reader readers[ring_sets];

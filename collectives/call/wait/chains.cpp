@@ -33,7 +33,9 @@ ChainWatch::ChainWatch(const CallFrame& frame, const Waiting& waiting, Clock::ti
     : frame_(frame),
       waiting_(waiting),
       turn_(frame.setting.mesh.control().next_wait()),
-      may_be_blocked_(waiting.in_shm_group || waiting.in_memory || waiting.receive != nullptr),
+      is_probe_(frame.fingerprint.op == transport::Op::probe),
+      may_be_blocked_(waiting.in_shm_group || waiting.in_memory || waiting.receive != nullptr ||
+                      is_probe_),
       from_(from),
       next_own_(from),
       pause_(pause) {}
@@ -47,8 +49,9 @@ bool ChainWatch::is_blocked() const {
   if (from == mesh.rank() || mesh.control().has_started() || !mesh.control().is_alone())
     return false;
   if (waiting_.in_shm_group || waiting_.in_memory) return true;
-  return waiting_.receive != nullptr && waiting_.receive->state == Receive::State::waiting &&
-         !mesh.inbox().is_receiving(from) && !mesh.inbox().is_held(from);
+  const bool nothing_has_come = is_probe_ || (waiting_.receive != nullptr &&
+                                              waiting_.receive->state == Receive::State::waiting);
+  return nothing_has_come && !mesh.inbox().is_receiving(from) && !mesh.inbox().is_held(from);
 }
 
 void ChainWatch::post(int to, const WaitChain& chain) const {

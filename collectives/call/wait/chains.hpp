@@ -31,6 +31,7 @@ class ChainWatch {
   const CallFrame& frame_;
   const Waiting& waiting_;
   const std::uint64_t turn_;  ///< Tells this wait from the rank's others.
+  const bool is_probe_;
   const bool may_be_blocked_;
   const TimePoint from_;
   TimePoint next_own_;     ///< When this rank begins a chain again,

@@ -99,7 +99,7 @@ std::optional<Ending> LossWatch::look_for_left(NextLook& next) {
 
 /// Why nothing more comes from this rank on this call's way; null if more may come.
 const std::string* LossWatch::end_of(int world_rank, const Waiting& waiting) const {
-  static const std::string left = "it destroyed its communicator";
+  static const std::string left = transport::left_text;
   if (!waiting.in_shm_group) return mesh_.end_of(world_rank);
   const int rank = frame_.setting.group.rank_of(world_rank);
   const int member = frame_.shm != nullptr ? rank : frame_.nodes->layout().index_of(rank);

@@ -19,6 +19,7 @@ class SendQueue;
 
 /// Why nothing more comes from a rank, or goes to it.
 inline constexpr const char* closed_text = "it closed the connection";
+inline constexpr const char* left_text = "it destroyed its communicator";
 inline constexpr const char* no_message_text = "it sent something that is no message of ours";
 
 /// Takes messages that are not data.
@@ -70,7 +71,8 @@ class ReceivingEnd {
   virtual bool has_left_something() const noexcept = 0;
 };
 
-/// The receiving ends that a mesh has: one for each rank from which something has come.
+/// The receiving ends that a mesh has: one for each rank from which something has come, or of which
+/// it is known that nothing will.
 class Sources {
  public:
   virtual bool has(int from) const = 0;

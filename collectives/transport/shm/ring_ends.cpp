@@ -40,6 +40,11 @@ constexpr std::size_t bytes_in_ring(std::size_t payload) {
 
 }  // namespace
 
+void note_writer(RankBlock::Reader& reader, int from) noexcept {
+  const auto bit = static_cast<unsigned>(from);
+  reader.writers[bit / 64].fetch_or(std::uint64_t{1} << bit % 64);
+}
+
 // ---- Writing. ----
 
 RingWriter::RingWriter(Segment& segment, Wakeup& bell, std::size_t set, int to, int from)
@@ -51,8 +56,7 @@ RingWriter::RingWriter(Segment& segment, Wakeup& bell, std::size_t set, int to, 
       is_fenced_(receiver_.attached.load() != RankBlock::with_remote_barriers ||
                  segment.rank(from).attached.load() != RankBlock::with_remote_barriers),
       lends_(segment.rank(from).lender.pid.load() != 0) {
-  const auto bit = static_cast<unsigned>(from);
-  reader_.writers[bit / 64].fetch_or(std::uint64_t{1} << bit % 64);
+  note_writer(reader_, from);
 }
 
 RingWriter::~RingWriter() {
@@ -179,7 +183,10 @@ RingReader::RingReader(Segment& segment, Wakeup& bell, std::size_t set, int to, 
       spins_(segment.oversubscribed() ? spins_max_crowded : spins_max),
       sender_(segment.rank(from)),
       is_sending_(is_sending),
-      shares_processors_(segment.oversubscribed()) {}
+      shares_processors_(segment.oversubscribed()) {
+  const bool has_left = sender_.readers[set].ended.load() != 0;
+  if (has_left && ring_.written.load() == 0) end(left_text);
+}
 
 void RingReader::end(const char* why) {
   ended_ = true;

@@ -24,6 +24,9 @@ static_assert(inline_bytes_max >= sizeof(std::uint64_t));
 /// two copies of it cost no more than a loan.
 constexpr bool may_be_lent(std::uint64_t payload) { return payload > Ring::capacity / 4; }
 
+/// Tells the reader that it has to look at the ring of that local rank.
+void note_writer(RankBlock::Reader& reader, int from) noexcept;
+
 /// The sending end of a ring. The other end is another process, so its words are checked before
 /// they are believed. Not thread-safe.
 class RingWriter final : public SendingEnd {

@@ -21,7 +21,9 @@ Rings::Rings(Setting setting, const Surroundings& mesh)
 Rings::~Rings() {
   of_.segment->rank(of_.local).readers[of_.set].ended.store(1);
   for (int other = 0; other < of_.segment->size(); ++other) {
-    if (other != of_.local) of_.bell->ring_if_asleep(other);
+    if (other == of_.local) continue;
+    note_writer(of_.segment->rank(other).readers[of_.set], of_.local);
+    of_.bell->ring_if_asleep(other);
   }
 }
 
@@ -43,8 +45,9 @@ void Rings::lie_down() {
   if (has_remote_barriers_) remote_barrier();
 }
 
-/// The bits come from other processes.
-void Rings::find_writers() {
+/// Whether one has ended that never wrote. The bits come from other processes.
+bool Rings::find_writers() {
+  bool one_ended = false;
   const auto& writers = of_.segment->rank(of_.local).readers[of_.set].writers;
   for (std::size_t word = 0; word < known_writers_.size(); ++word) {
     const std::uint64_t now = writers[word].load();
@@ -58,14 +61,15 @@ void Rings::find_writers() {
       RingReader& reader =
           readers_.get(rank, *of_.segment, *of_.bell, of_.set, of_.local, from, rank, is_sending_);
       mesh_.sources.add(rank, reader);
+      one_ended = one_ended || reader.ended();
     }
   }
+  return one_ended;
 }
 
 bool Rings::progress() {
-  find_writers();
+  bool moved = find_writers();
   is_sending_ = std::any_of(outs_.begin(), outs_.end(), [](auto* out) { return out->has_work(); });
-  bool moved = false;
   for (const auto& [rank, reader] : readers_) {
     if (reader->needs_pump()) moved = reader->pump(mesh_.inbox, mesh_.on_control) || moved;
   }

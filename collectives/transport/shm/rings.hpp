@@ -26,7 +26,8 @@ class Rings final : public Transport {
     int size = 0;
   };
   Rings(Setting setting, const Surroundings& mesh);
-  /// Tells ranks that write to this one, or wait for room, that nobody reads any more.
+  /// Tells the ranks of the node that this one neither reads nor writes any more, those to which it
+  /// has never written, too.
   ~Rings() override;
   Rings(const Rings&) = delete;
   Rings& operator=(const Rings&) = delete;
@@ -41,7 +42,7 @@ class Rings final : public Transport {
   Clock::time_point next_wake() const override { return Clock::time_point::max(); }
 
  private:
-  void find_writers();
+  bool find_writers();
 
   const Setting of_;
   const Surroundings mesh_;

@@ -58,7 +58,8 @@ void misbehave(const std::string& mode, dlaunch::Communicator& comm, float* data
     if (comm.rank() != last) first.barrier();
   }
   if (mode == "crossed" && comm.rank() == last) comm.recv(one, 0);
-  if (mode == "crossed" && comm.rank() != last) comm.barrier();
+  if (mode == "probed" && comm.rank() == last) static_cast<void>(comm.probe(0));
+  if ((mode == "crossed" || mode == "probed") && comm.rank() != last) comm.barrier();
   if (mode == "sends") {
     // More than is taken in before it is asked for.
     const std::vector<float> large(std::size_t{8} << 20);
@@ -84,7 +85,8 @@ int run(const std::string& mode, int seconds) {
                    comm.rank() < last ? 0 : last);
     if (mode == "roots") wait_for_death();
   }
-  if (mode == "group" || mode == "swapped" || mode == "crossed" || mode == "sends")
+  if (mode == "group" || mode == "swapped" || mode == "crossed" || mode == "probed" ||
+      mode == "sends")
     cross(mode, comm, data);
   if (comm.rank() == comm.size() - 1) misbehave(mode, comm, data);
   if (mode == "first node" && world.info().node_rank == 0) wait_for_death();

@@ -132,7 +132,7 @@ TEST_CASE("ranks that have returned from a call with different roots are told by
 }
 
 TEST_CASE("ranks that wait for each other in different calls are all told so, with both") {
-  for (const std::string mode : {"group", "swapped", "crossed"}) {
+  for (const std::string mode : {"group", "swapped", "crossed", "probed"}) {
     CAPTURE(mode);
     const Folder folder;
     Job job(command(mode, {"--stuck-after", "20s"}), folder.environment());

@@ -149,6 +149,28 @@ TEST_CASE("a rank that closed its connection is lost to those who wait for it") 
   }
 }
 
+TEST_CASE("a rank that left without a word is lost to those that wait for it alone") {
+  bool probes = false;
+  SUBCASE("recv") {}
+  SUBCASE("probe") { probes = true; }
+  Event left;
+  const auto outcomes = run_ranks(2, [&](const World& world) {
+    {
+      Communicator comm(world);
+      if (world.rank() == 0) {
+        REQUIRE(left.wait());
+        comm.set_timeout(60s);
+        std::vector<int> data(1);
+        if (probes) static_cast<void>(comm.probe(1));
+        comm.recv(data, 1);
+      }
+    }
+    left.set();
+  });
+  CHECK(outcomes[0].code == Errc::peer_lost);
+  CHECK_MESSAGE(outcomes[0].mentions("rank 0 lost rank 1: "), outcomes[0].text);
+}
+
 TEST_CASE("news of a death wakes whoever waits, and name rank, host and cause") {
   auto links = memberships(4);
   Event over;

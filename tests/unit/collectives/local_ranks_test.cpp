@@ -304,6 +304,39 @@ TEST_CASE("who writes to a rank that has destroyed its communicator learns of it
   CHECK_MESSAGE(outcomes[0].mentions("it closed the connection"), outcomes[0].text);
 }
 
+TEST_CASE("a rank that leaves without ever having written is missed by those that wait for it") {
+  const auto segment = segment_of({0, 1, 2});
+  testing::Event gone;
+  const char* call = nullptr;
+  bool waits_first = false;
+  SUBCASE("recv") { call = "recv"; }
+  SUBCASE("recv, which waits already") { call = "recv", waits_first = true; }
+  SUBCASE("probe") { call = "probe"; }
+  SUBCASE("probe, which waits already") { call = "probe", waits_first = true; }
+  SUBCASE("recv from any") { call = "any"; }
+  SUBCASE("recv from any, which waits already") { call = "any", waits_first = true; }
+  const auto outcomes = run_ranks(
+      3,
+      [&](const World& world) {
+        std::optional<Communicator> comm(world);
+        if (world.rank() > 0) {
+          const auto deadline = Clock::now() + 30s;
+          while (waits_first && segment->rank(0).asleep.load() == 0 && Clock::now() < deadline)
+            std::this_thread::yield();
+          comm.reset();
+          return world.rank() == 1 ? gone.set() : void();
+        }
+        require(waits_first || gone.wait(), "it did not end");
+        comm->set_timeout(60s);
+        std::vector<int> data(1);
+        if (call == std::string("probe")) static_cast<void>(comm->probe(1));
+        comm->recv(data, call == std::string("any") ? any_source : 1);
+      },
+      memberships_of({segment, segment, segment}));
+  CHECK(outcomes[0].code == Errc::peer_lost);
+  CHECK_MESSAGE(outcomes[0].mentions("it destroyed its communicator"), outcomes[0].text);
+}
+
 namespace {
 
 /// The process of rank 1: it writes one message, and is killed in the middle of the next.

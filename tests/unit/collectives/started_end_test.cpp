@@ -3,10 +3,12 @@
 
 #include <dlaunch/dlaunch.hpp>
 
+#include <algorithm>
 #include <filesystem>
-#include <iterator>
 #include <latch>
 #include <optional>
+#include <set>
+#include <string>
 
 #include <doctest/doctest.h>
 #include <sys/wait.h>
@@ -28,16 +30,24 @@ Outcome outcome_of(Work& work) {
   }
 }
 
-int threads_now() {
-  const std::filesystem::directory_iterator tasks("/proc/self/task");
-  return static_cast<int>(std::distance(begin(tasks), end(tasks)));
+std::set<std::string> threads_now() {
+  std::set<std::string> threads;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    threads.insert(task.path().filename());
+  }
+  return threads;
 }
 
-/// A thread that was joined may still be listed for a moment.
-bool threads_become(int count) {
+/// Whether no thread is left that was not there before. One that was joined may still be listed for
+/// a moment, also among those before.
+bool only_threads_left(const std::set<std::string>& before) {
   const auto deadline = Clock::now() + 30s;
-  while (threads_now() != count && Clock::now() < deadline) std::this_thread::yield();
-  return threads_now() == count;
+  while (Clock::now() < deadline) {
+    const auto now = threads_now();
+    if (std::includes(before.begin(), before.end(), now.begin(), now.end())) return true;
+    std::this_thread::yield();
+  }
+  return false;
 }
 
 World world_of_one() { return World(WorldInfo{}, std::make_shared<LocalStore>()); }
@@ -45,7 +55,7 @@ World world_of_one() { return World(WorldInfo{}, std::make_shared<LocalStore>())
 }  // namespace
 
 TEST_CASE("works outlive their communicator: what is under way is aborted, what was done is done") {
-  const int before = threads_now();
+  const auto before = threads_now();
   std::latch over(2);
   for (const auto& outcome : run_ranks(2, [&](const World& world) {
          std::optional<Communicator> comm(world);
@@ -75,11 +85,11 @@ TEST_CASE("works outlive their communicator: what is under way is aborted, what 
        })) {
     CHECK_MESSAGE(outcome.ok(), outcome.text);
   }
-  CHECK(threads_become(before));
+  CHECK(only_threads_left(before));
 }
 
 TEST_CASE("works end in any order beside their communicator, moved and assigned") {
-  const int before = threads_now();
+  const auto before = threads_now();
   {
     const World world = world_of_one();
     std::vector<int> x{1}, y{2}, z{3}, in{0};
@@ -107,7 +117,7 @@ TEST_CASE("works end in any order beside their communicator, moved and assigned"
     }
     outer.wait();
   }
-  CHECK(threads_become(before));
+  CHECK(only_threads_left(before));
 }
 
 TEST_CASE("a forked child neither waits for its parent's threads nor uses them") {
