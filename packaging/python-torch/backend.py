@@ -117,7 +117,8 @@ def torches_of(folders):
         text = (folder / "version.py").read_text()
         version = re.search(r"__version__ = ['\"](\d+)\.(\d+)", text).groups()
         if not (folder / "include/torch/csrc/distributed/c10d/Backend.hpp").is_file():
-            sys.exit(f"dlaunch-torch: the torch in {folder} has no headers of c10d")
+            sys.exit(f"dlaunch-torch: the torch in {folder} has no headers of c10d; Debian has them in libtorch-dev and "
+                     "pybind11-dev")
         found[version] = folder
     return [found[version] for version in sorted(found, key=lambda v: tuple(map(int, v)))]
 
@@ -133,6 +134,7 @@ def compiled(torch, includes, library, folder):
     command = [*os.environ.get("CXX", "c++").split(), "-std=c++20", "-O2", "-fPIC", "-shared", "-fvisibility=hidden",
                *os.environ.get("CXXFLAGS", "").split(),
                f'-DDLAUNCH_TORCH_VERSION="{VERSION}"', f"-DDLAUNCH_TORCH_MODULE={name}"]
+    command += pybind11_names(torch / "lib/libtorch_python.so")
     command += [f"-I{path}" for path in (TREE, *includes)]
     for path in (torch / "include", torch / "include/torch/csrc/api/include", sysconfig.get_path("include")):
         command += ["-isystem", str(path)]
@@ -143,6 +145,14 @@ def compiled(torch, includes, library, folder):
     subprocess.run(command, check=True)
     subprocess.run(["strip", "--strip-unneeded", module], check=False)
     return module
+
+
+def pybind11_names(library):
+    """Modules share their types where the names of what built them agree; torch before 2.9 has its compiler's version
+    among them, and any is good enough that has its ABI."""
+    found = re.search(rb"__pybind11_internals_v\d+(_[a-z]+)(_[a-z]+)(_cxxabi\d+)__", library.read_bytes())
+    names = zip(("COMPILER_TYPE", "STDLIB", "BUILD_ABI"), found.groups()) if found else ()
+    return [f'-DPYBIND11_{name}="{text.decode()}"' for name, text in names]
 
 
 def platform_of(modules):

@@ -40,7 +40,7 @@ def load() -> Any:
         module.skip_code_in(str(pathlib.Path(torch.__file__).parent) + "/")
         module.skip_code_in(str(HERE) + "/")
         # Decorators of torch's functions, whose frames lie between those and the program's.
-        for decorating in ("contextlib", "typing_extensions"):
+        for decorating in ("contextlib", "typing_extensions", "warnings"):
             file = getattr(sys.modules.get(decorating), "__file__", None)
             if file is not None:
                 module.skip_code_in(file)

@@ -15,6 +15,15 @@ c10::intrusive_ptr<c10d::Backend::Options> options_with(std::chrono::millisecond
   return c10::make_intrusive<c10d::Backend::Options>("dlaunch", timeout);
 }
 
+/// Torch has these names since 2.9.
+template <class Options>
+void take_names(Options& to, const Options& from) {
+  if constexpr (requires { to.group_name, to.global_ranks_in_group; }) {
+    to.group_name = from.group_name;
+    to.global_ranks_in_group = from.global_ranks_in_group;
+  }
+}
+
 std::string list_of(const std::vector<std::int64_t>& ranks) {
   std::string text;
   for (const auto rank : ranks) text += (text.empty() ? "" : ", ") + std::to_string(rank);
@@ -84,6 +93,7 @@ void DlaunchBackend::setTimeout(Milliseconds timeout) {
   options_->timeout = timeout;
 }
 
+#ifdef DLAUNCH_TORCH_HAS_ERROR_TYPE
 c10d::ErrorType DlaunchBackend::getError() {
   switch (group_->failure()->load()) {
     case Failure::none:
@@ -97,6 +107,7 @@ c10d::ErrorType DlaunchBackend::getError() {
   }
   return c10d::ErrorType::COMM_ERROR;
 }
+#endif
 
 // ---- Groups made of it. ----
 
@@ -104,10 +115,7 @@ c10::intrusive_ptr<c10d::Backend> DlaunchBackend::split(
     const c10::intrusive_ptr<c10d::Store>& /*store*/, const std::vector<int>& ranks,
     const c10::intrusive_ptr<Options>& options) {
   auto made = of_members(ranks, options ? options->timeout : timeout_.load());
-  if (options) {
-    made->options_->group_name = options->group_name;
-    made->options_->global_ranks_in_group = options->global_ranks_in_group;
-  }
+  if (options) take_names(*made->options_, *options);
   return made;
 }
 

@@ -15,6 +15,11 @@
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
+#include <torch/version.h>
+
+#if TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 7
+#define DLAUNCH_TORCH_HAS_ERROR_TYPE
+#endif
 
 namespace dlaunch::torch_backend {
 
@@ -41,24 +46,28 @@ class DlaunchBackend final : public c10d::Backend {
 
   // Backend's own. What it says of each holds.
   const std::string getBackendName() const override { return "dlaunch"; }
-  c10::intrusive_ptr<Options> getBackendOptions() override { return options_; }
   bool supportsSplitting() const override { return true; }
-  bool supportsCoalescing() const override { return true; }
-  void setTimeout(Milliseconds timeout) override;
   void startCoalescing() override;
   WorkPointer endCoalescing() override;
   void setSequenceNumberForGroup() override {}
   std::uint64_t getSequenceNumberForGroup() override { return sequence_; }
-  c10d::ErrorType getError() override;
-  void abort() override { group_->abort(); }
-  void shutdown() override;
-  c10::intrusive_ptr<Backend> split(const c10::intrusive_ptr<c10d::Store>& store,
-                                    const std::vector<int>& ranks,
-                                    const c10::intrusive_ptr<Options>& options) override;
-  c10::intrusive_ptr<Backend> merge(const c10::intrusive_ptr<c10d::Store>& store,
-                                    const c10::intrusive_ptr<Options>& options, const int& rank,
-                                    const int& size) override;
-  // These two override what torch has that can shrink groups, and are nobody's before.
+  // These override what newer torch has, and are nobody's before: since torch 2.7
+  virtual bool supportsCoalescing() const { return true; }
+  virtual void abort() { group_->abort(); }
+  virtual void shutdown();
+#ifdef DLAUNCH_TORCH_HAS_ERROR_TYPE
+  virtual c10d::ErrorType getError();
+#endif
+  // since 2.9
+  virtual c10::intrusive_ptr<Options> getBackendOptions() { return options_; }
+  virtual void setTimeout(Milliseconds timeout);
+  virtual c10::intrusive_ptr<Backend> split(const c10::intrusive_ptr<c10d::Store>& store,
+                                            const std::vector<int>& ranks,
+                                            const c10::intrusive_ptr<Options>& options);
+  virtual c10::intrusive_ptr<Backend> merge(const c10::intrusive_ptr<c10d::Store>& store,
+                                            const c10::intrusive_ptr<Options>& options,
+                                            const int& rank, const int& size);
+  // and since 2.10.
   virtual bool supportsShrinking() const { return true; }
   virtual c10::intrusive_ptr<Backend> shrink(const std::vector<std::int64_t>& ranks_to_exclude,
                                              int flags, const c10::intrusive_ptr<Options>& options);

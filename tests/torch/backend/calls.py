@@ -195,16 +195,16 @@ def groups(rank, size):
         same(tensor, (size + 1) // 2)
     own = dist.new_group([rank], use_local_synchronization=True)
     dist.all_reduce(torch.ones(1), group=own)
-    if hasattr(dist, "split_group"):
+    pg = dist.distributed_c10d._get_default_group()
+    if hasattr(pg, "split_group"):
         half = max(1, size // 2)
         parts = [part for part in (list(range(half)), list(range(half, size))) if part]
-        pg = dist.distributed_c10d._get_default_group()
         mine = next(part for part in parts if rank in part)
         made = pg.split_group(mine, group_name=f"part{mine[0]}")
         tensor = torch.ones(3)
         made.allreduce([tensor]).wait()
         same(tensor, len(mine))
-    dist.distributed_c10d._get_default_group().monitored_barrier(datetime.timedelta(seconds=30))
+    pg.monitored_barrier(datetime.timedelta(seconds=30))
     dist.barrier()
 
 
