@@ -4,6 +4,8 @@
 
 #include <dlaunch/buffer.hpp>
 
+#include <cstddef>
+#include <limits>
 #include <new>
 #include <string>
 #include <utility>
@@ -68,6 +70,8 @@ SharedBuffer Communicator::allocate(std::size_t bytes) {
     buffer.memory_ = {segment->at(*offset), {std::move(origin), &free_shared}};
     buffer.shared_ = true;
   } else {
+    // A size that is rounded up must not begin at 0 again.
+    if (bytes > std::numeric_limits<std::ptrdiff_t>::max()) throw std::bad_alloc();
     auto* memory = static_cast<std::byte*>(::operator new(bytes, alignment));
     buffer.memory_ = {memory, {nullptr, &free_ordinary}};
   }

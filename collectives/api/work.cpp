@@ -8,6 +8,7 @@
 #include <dlaunch/work.hpp>
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 #include <sched.h>
@@ -350,7 +351,8 @@ void MessageWork::wait() {
 
 // ---- The face. ----
 
-/// Waits for the call, as the destructor says. The Work is not empty.
+/// Waits for the call, as the destructor says, and takes back a receive that an exception leaves
+/// behind: the message may never come, and the exception has to be seen. The Work is not empty.
 void Work::finish() noexcept {
   if (state_->is_settled()) return;
   if (!state_->is_ours()) {
@@ -359,6 +361,10 @@ void Work::finish() noexcept {
     return;
   }
   try {
+    MessageWork* const message = state_->message();
+    if (std::uncaught_exceptions() > 0 && message != nullptr && message->is_receive()) {
+      message->cancel();
+    }
     state_->wait();
   } catch (...) {
     // The error sticks to the communicator, whose next call throws it.

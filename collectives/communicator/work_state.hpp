@@ -106,6 +106,7 @@ class MessageWork final : public WorkState {
   }
 
   ListPlace<MessageWork> place;  ///< Among its communicator's.
+  bool is_receive() const { return std::holds_alternative<transport::Receive>(message_); }
 
  private:
   struct Strided {

@@ -165,7 +165,7 @@ std::variant<wire::Welcome, store::Host::Refusal> JobHost::admit(store::Connecti
     if (const auto old = attempt_.by_rank.find(rank); old != attempt_.by_rank.end()) {
       attempt_.by_connection.erase(old->second.connection);
     }
-    attempt_.by_rank[rank] = {who, hello.session};
+    attempt_.by_rank[rank] = {who, hello.session, hello.member->pid};
     attempt_.by_connection[who] = rank;
     // After the welcome, which is sent when we return.
     boost::asio::post(io_, [this, rank, who, alive = std::weak_ptr(alive_)] {
@@ -215,7 +215,11 @@ std::optional<store::Host::Refusal> JobHost::objection(store::ConnectionId who,
   const auto present = attempt_.by_rank.find(member.rank);
   if (present != attempt_.by_rank.end() &&
       (hello.session == 0 || present->second.session != hello.session)) {
-    return Refusal{Errc::refused, name + " is already here: two processes claim to be it"};
+    const bool is_same = present->second.pid == member.pid;
+    return Refusal{Errc::refused,
+                   name + (is_same ? " is already here, by this very process: it joins its world "
+                                     "once, and keeps that World"
+                                   : " is already here: two processes claim to be it")};
   }
   return std::nullopt;
 }

@@ -104,6 +104,7 @@ class JobHost : private store::Host {
   struct Member {
     store::ConnectionId connection = 0;
     std::uint64_t session = 0;
+    std::int64_t pid = 0;
   };
   struct Attempt {
     std::map<store::ConnectionId, int> expected;  ///< Which rank a control socket belongs to.

@@ -51,7 +51,9 @@ class [[nodiscard, gnu::visibility("default")]] Work {
   }
   /// Waits until complete, as wait() does, for as long as the call's timeout allows, and throws
   /// nothing. An error is not lost: it sticks to the communicator and is thrown by its next call
-  /// (misuse and unsupported, which do not stick, are lost). In a forked child it waits for nobody.
+  /// (misuse and unsupported, which do not stick, are lost). While an exception is under way, a
+  /// receive for which no message has come is taken back, as by cancel(), instead of waited for.
+  /// In a forked child it waits for nobody.
   ~Work() {
     if (state_) finish();
   }

@@ -52,9 +52,28 @@ unique_fd TcpTransport::publish() {
     return listener;
   }
   while (!of_.store->compare_set(own_key(), std::nullopt, as_bytes(address))) {
-    ++of_.hello.mesh;
+    of_.hello.mesh = first_free_behind(of_.hello.mesh);
   }
   return listener;
+}
+
+/// The first number behind a taken one that is free. They are taken in order and never given back,
+/// so doubling and halving finds it in few questions, however many meshes there were.
+std::uint32_t TcpTransport::first_free_behind(std::uint32_t taken) {
+  const auto is_taken = [this](std::uint32_t number) {
+    of_.hello.mesh = number;
+    return of_.store->get(own_key()).has_value();
+  };
+  std::uint32_t free = taken + 1;
+  for (std::uint32_t step = 1; is_taken(free); step *= 2) {
+    taken = free;
+    free += step;
+  }
+  while (free - taken > 1) {
+    const std::uint32_t middle = taken + (free - taken) / 2;
+    (is_taken(middle) ? taken : free) = middle;
+  }
+  return free;
 }
 
 /// The host at which others reach this rank, from its first mesh or World::init.

@@ -54,6 +54,7 @@ class TcpTransport final : public Transport {
 
  private:
   unique_fd publish();
+  std::uint32_t first_free_behind(std::uint32_t taken);
   std::string own_host();
   std::string key_of(int rank) const;
   void look_up(OutboundConnection& connection);

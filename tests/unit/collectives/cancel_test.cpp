@@ -6,6 +6,7 @@
 
 #include <array>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -106,6 +107,33 @@ TEST_CASE("messages go on to the receives behind those that were taken back") {
       CHECK(in[i] == static_cast<int>(i / 2));
       CHECK(in[i - 1] == -1);
     }
+    comm.barrier();
+  }));
+}
+
+TEST_CASE("an exception that leaves a receive behind is not held up by it") {
+  Event caught;
+  check_all(run_ranks(2, [&](const World& world) {
+    Communicator comm(world);
+    comm.set_timeout(60s);
+    std::array<int, 2> in{};
+    if (comm.rank() == 0) {
+      const auto fails = [&] {
+        Work never = comm.irecv(in[0], 1, {.tag = 1});
+        Work any = comm.irecv(in[0], any_source, {.tag = 2});
+        throw std::runtime_error("a bad file");
+      };
+      CHECK_THROWS_WITH(fails(), "a bad file");
+      caught.set();
+    } else {
+      REQUIRE(caught.wait());
+      const int out = 7;
+      comm.send(out, 0, {.tag = 1});
+    }
+    // The message is that of the next receive, and the communicator is whole.
+    if (comm.rank() == 0) comm.recv(in[1], 1, {.tag = 1});
+    CHECK(in[0] == 0);
+    if (comm.rank() == 0) CHECK(in[1] == 7);
     comm.barrier();
   }));
 }
