@@ -7,14 +7,15 @@ from types import FrameType
 from typing import Any, Optional, Sequence, Tuple
 
 from . import _library as c
-from ._calls import Calls
-from ._places import options_with
+from ._calls import Calls, Within
+from ._places import integer, options_with
 from .errors import MisuseError
 from .reduction import ReduceOp
 from .work import Work
 
 _frame = sys._getframe
 _SUM = ReduceOp.SUM
+_COUNT_MAX = 2**63 - 1
 
 
 class Collectives(Calls):
@@ -35,28 +36,35 @@ class Collectives(Calls):
         if ordered_output:
             sys.stdout.flush()
             sys.stderr.flush()
-        options = options_with(frame, "barrier", timeout, ordered_output=ordered_output)
-        status = c.barrier.blocking(self._handle, ctypes.addressof(options))
-        if status:
-            raise self._failed(status, "barrier", frame)
+        with Within(self, "barrier", frame):
+            options = options_with(frame, "barrier", timeout, ordered_output=ordered_output)
+            status = c.barrier.blocking(self._handle, ctypes.addressof(options))
+            if status:
+                raise self._failed(status, "barrier", frame)
 
     def broadcast(self, buffer: Any, root: int, *, timeout: Optional[float] = None) -> None:
         """Everyone's `buffer` becomes that of `root`."""
-        self._in_place(c.broadcast, buffer, root, timeout, _frame(1))
+        frame = _frame(1)
+        self._in_place(c.broadcast, buffer, self._peer(root, "broadcast", frame), timeout, frame)
 
     def all_reduce(self, buffer: Any, op: ReduceOp = _SUM, *, timeout: Optional[float] = None) -> None:
         """Everyone's `buffer` becomes the reduction of all."""
-        self._in_place(c.all_reduce, buffer, _struct_of(op), timeout, _frame(1))
+        frame = _frame(1)
+        self._in_place(c.all_reduce, buffer, self._struct_of(op, "all_reduce", frame), timeout, frame)
 
     def all_reduce_into(self, source: Any, target: Any, op: ReduceOp = _SUM, *,
                         timeout: Optional[float] = None) -> None:
         """The same from `source` to `target`."""
-        self._from_to(c.all_reduce_into, source, target, (_struct_of(op),), timeout, _frame(1))
+        frame = _frame(1)
+        reduction = self._struct_of(op, "all_reduce_into", frame)
+        self._from_to(c.all_reduce_into, source, target, (reduction,), timeout, frame)
 
     def reduce(self, source: Any, target: Optional[Any], root: int, op: ReduceOp = _SUM, *,
                timeout: Optional[float] = None) -> None:
         """`target` of `root` becomes the reduction of everyone's `source`; elsewhere it may be None."""
-        self._from_to(c.reduce, source, target, (root, _struct_of(op)), timeout, _frame(1))
+        frame = _frame(1)
+        root, reduction = self._peer(root, "reduce", frame), self._struct_of(op, "reduce", frame)
+        self._from_to(c.reduce, source, self._at_root(target, root), (root, reduction), timeout, frame)
 
     def all_gather(self, source: Any, target: Any, counts: Optional[Sequence[int]] = None, *,
                    timeout: Optional[float] = None) -> None:
@@ -71,21 +79,23 @@ class Collectives(Calls):
         ranks without make different calls."""
         frame = _frame(1)
         call, parts = self._by_parts(c.gather, c.gather_v, counts, frame)
-        self._from_to(call, source, target, (*parts, root), timeout, frame)
+        root = self._peer(root, call.name, frame)
+        self._from_to(call, source, self._at_root(target, root), (*parts, root), timeout, frame)
 
     def scatter(self, source: Optional[Any], target: Any, root: int, counts: Optional[Sequence[int]] = None, *,
                 timeout: Optional[float] = None) -> None:
         """Rank r's `target` becomes the r-th part of the root's `source`; elsewhere that may be None."""
         frame = _frame(1)
         call, parts = self._by_parts(c.scatter, c.scatter_v, counts, frame)
-        self._from_to(call, source, target, (*parts, root), timeout, frame)
+        root = self._peer(root, call.name, frame)
+        self._from_to(call, self._at_root(source, root), target, (*parts, root), timeout, frame)
 
     def reduce_scatter(self, source: Any, target: Any, op: ReduceOp = _SUM, counts: Optional[Sequence[int]] = None, *,
                        timeout: Optional[float] = None) -> None:
         """Rank r's `target` becomes the r-th part of the reduction of everyone's `source`."""
         frame = _frame(1)
         call, parts = self._by_parts(c.reduce_scatter, c.reduce_scatter_v, counts, frame)
-        self._from_to(call, source, target, (*parts, _struct_of(op)), timeout, frame)
+        self._from_to(call, source, target, (*parts, self._struct_of(op, call.name, frame)), timeout, frame)
 
     def all_to_all(self, source: Any, target: Any, source_counts: Optional[Sequence[int]] = None,
                    target_counts: Optional[Sequence[int]] = None, *, timeout: Optional[float] = None) -> None:
@@ -97,11 +107,13 @@ class Collectives(Calls):
 
     def scan(self, source: Any, target: Any, op: ReduceOp = _SUM, *, timeout: Optional[float] = None) -> None:
         """Rank r's `target` becomes the reduction of the `source` of ranks 0 to r."""
-        self._from_to(c.scan, source, target, (_struct_of(op),), timeout, _frame(1))
+        frame = _frame(1)
+        self._from_to(c.scan, source, target, (self._struct_of(op, "scan", frame),), timeout, frame)
 
     def exscan(self, source: Any, target: Any, op: ReduceOp = _SUM, *, timeout: Optional[float] = None) -> None:
         """The same of the ranks before r alone; rank 0's `target` is not written."""
-        self._from_to(c.exscan, source, target, (_struct_of(op),), timeout, _frame(1))
+        frame = _frame(1)
+        self._from_to(c.exscan, source, target, (self._struct_of(op, "exscan", frame),), timeout, frame)
 
     # The started forms: the same meaning, in the order of starting.
 
@@ -109,18 +121,26 @@ class Collectives(Calls):
         return self._start(c.barrier, (), (), timeout, _frame(1))
 
     def start_broadcast(self, buffer: Any, root: int, *, timeout: Optional[float] = None) -> Work:
-        return self._start(c.broadcast, ((buffer, True),), (root,), timeout, _frame(1))
+        frame = _frame(1)
+        root = self._peer(root, "broadcast", frame)
+        return self._start(c.broadcast, ((buffer, True),), (root,), timeout, frame)
 
     def start_all_reduce(self, buffer: Any, op: ReduceOp = _SUM, *, timeout: Optional[float] = None) -> Work:
-        return self._start(c.all_reduce, ((buffer, True),), (_struct_of(op),), timeout, _frame(1))
+        frame = _frame(1)
+        reduction = self._struct_of(op, "all_reduce", frame)
+        return self._start(c.all_reduce, ((buffer, True),), (reduction,), timeout, frame)
 
     def start_all_reduce_into(self, source: Any, target: Any, op: ReduceOp = _SUM, *,
                               timeout: Optional[float] = None) -> Work:
-        return self._start(c.all_reduce_into, _two(source, target), (_struct_of(op),), timeout, _frame(1))
+        frame = _frame(1)
+        reduction = self._struct_of(op, "all_reduce_into", frame)
+        return self._start(c.all_reduce_into, _two(source, target), (reduction,), timeout, frame)
 
     def start_reduce(self, source: Any, target: Optional[Any], root: int, op: ReduceOp = _SUM, *,
                      timeout: Optional[float] = None) -> Work:
-        return self._start(c.reduce, _two(source, target), (root, _struct_of(op)), timeout, _frame(1))
+        frame = _frame(1)
+        root, reduction = self._peer(root, "reduce", frame), self._struct_of(op, "reduce", frame)
+        return self._start(c.reduce, _two(source, self._at_root(target, root)), (root, reduction), timeout, frame)
 
     def start_all_gather(self, source: Any, target: Any, counts: Optional[Sequence[int]] = None, *,
                          timeout: Optional[float] = None) -> Work:
@@ -132,19 +152,21 @@ class Collectives(Calls):
                      timeout: Optional[float] = None) -> Work:
         frame = _frame(1)
         call, parts = self._by_parts(c.gather, c.gather_v, counts, frame)
-        return self._start(call, _two(source, target), (*parts, root), timeout, frame)
+        root = self._peer(root, call.name, frame)
+        return self._start(call, _two(source, self._at_root(target, root)), (*parts, root), timeout, frame)
 
     def start_scatter(self, source: Optional[Any], target: Any, root: int, counts: Optional[Sequence[int]] = None, *,
                       timeout: Optional[float] = None) -> Work:
         frame = _frame(1)
         call, parts = self._by_parts(c.scatter, c.scatter_v, counts, frame)
-        return self._start(call, _two(source, target), (*parts, root), timeout, frame)
+        root = self._peer(root, call.name, frame)
+        return self._start(call, _two(self._at_root(source, root), target), (*parts, root), timeout, frame)
 
     def start_reduce_scatter(self, source: Any, target: Any, op: ReduceOp = _SUM,
                              counts: Optional[Sequence[int]] = None, *, timeout: Optional[float] = None) -> Work:
         frame = _frame(1)
         call, parts = self._by_parts(c.reduce_scatter, c.reduce_scatter_v, counts, frame)
-        return self._start(call, _two(source, target), (*parts, _struct_of(op)), timeout, frame)
+        return self._start(call, _two(source, target), (*parts, self._struct_of(op, call.name, frame)), timeout, frame)
 
     def start_all_to_all(self, source: Any, target: Any, source_counts: Optional[Sequence[int]] = None,
                          target_counts: Optional[Sequence[int]] = None, *, timeout: Optional[float] = None) -> Work:
@@ -153,20 +175,29 @@ class Collectives(Calls):
         return self._start(call, _two(source, target), parts, timeout, frame)
 
     def start_scan(self, source: Any, target: Any, op: ReduceOp = _SUM, *, timeout: Optional[float] = None) -> Work:
-        return self._start(c.scan, _two(source, target), (_struct_of(op),), timeout, _frame(1))
+        frame = _frame(1)
+        reduction = self._struct_of(op, "scan", frame)
+        return self._start(c.scan, _two(source, target), (reduction,), timeout, frame)
 
     def start_exscan(self, source: Any, target: Any, op: ReduceOp = _SUM, *, timeout: Optional[float] = None) -> Work:
-        return self._start(c.exscan, _two(source, target), (_struct_of(op),), timeout, _frame(1))
+        frame = _frame(1)
+        reduction = self._struct_of(op, "exscan", frame)
+        return self._start(c.exscan, _two(source, target), (reduction,), timeout, frame)
 
     def _by_parts(self, equal: c.Call, uneven: c.Call, counts: Optional[Sequence[int]],
                   frame: FrameType) -> Tuple[c.Call, Tuple[Any, ...]]:
         """The call of the two that it is, and the counts among its arguments."""
         if counts is None:
             return equal, ()
-        if len(counts) != self.size or any(count < 0 for count in counts):
-            raise self._here(MisuseError(f"{uneven.name}: counts are one number of elements for each of the "
-                                         f"{self.size} ranks, not {list(counts)!r}", call=uneven.name), frame)
-        return uneven, (self._counts(counts),)
+        rule = f"counts are one number of elements for each of the {self.size} ranks"
+        try:
+            listed = list(counts)
+        except TypeError:
+            listed = []
+        if len(listed) != self.size:
+            raise self._here(MisuseError(f"{uneven.name}: {rule}, not {counts!r}", call=uneven.name), frame)
+        return uneven, (self._counts([integer(count, 0, _COUNT_MAX, rule, uneven.name, frame, self.rank)
+                                      for count in listed]),)
 
     def _by_both(self, source_counts: Optional[Sequence[int]], target_counts: Optional[Sequence[int]],
                  frame: FrameType) -> Tuple[c.Call, Tuple[Any, ...]]:
@@ -179,11 +210,10 @@ class Collectives(Calls):
     def _counts(self, counts: Sequence[int]) -> Any:
         return (ctypes.c_size_t * self.size)(*counts)
 
-
-def _struct_of(op: ReduceOp) -> c.Reduction:
-    if isinstance(op, ReduceOp):
-        return op._struct
-    raise MisuseError(f"an operation is one of ReduceOp, not {op!r}")
+    def _struct_of(self, op: ReduceOp, call: str, frame: FrameType) -> c.Reduction:
+        if isinstance(op, ReduceOp):
+            return op._struct
+        raise self._here(MisuseError(f"{call}: an operation is one of ReduceOp, not {op!r}", call=call), frame)
 
 
 def _two(source: Any, target: Any) -> Tuple[Tuple[Any, bool], Tuple[Any, bool]]:

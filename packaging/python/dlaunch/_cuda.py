@@ -55,6 +55,6 @@ def stream_handle(stream: Any) -> Optional[int]:
         stream = (shown() if callable(shown) else shown)[1]
     for name in ("cuda_stream", "ptr"):
         stream = getattr(stream, name, stream)
-    if not isinstance(stream, int) or isinstance(stream, bool) or stream < 0:
+    if not isinstance(stream, int) or isinstance(stream, bool) or not 0 <= stream < 2**64:
         return None
     return stream or LEGACY_STREAM

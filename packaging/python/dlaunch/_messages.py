@@ -8,8 +8,8 @@ from typing import Any, List, Optional, Sequence, Tuple
 
 from . import _library as c
 from ._buffers import DType, Held, release
-from ._calls import Calls
-from ._places import options_with
+from ._calls import Calls, Within
+from ._places import INT_MAX, TAG_RULE, integer, options_with
 from .errors import MisuseError
 from .message import Message, Transfer
 from .work import Received, Work, received_from
@@ -34,46 +34,53 @@ class Messages(Calls):
         """Returns when `buffer` may be used again; with `synchronous` when the receiver has received it."""
         frame = _frame(1)
         call = "ssend" if synchronous else "send"
-        held, (view,) = self._show(call, ((buffer, False),), frame)
-        try:
-            options = self._options((view,), call, timeout, frame, tag)
-            status = (c.ssend if synchronous else c.send)(self._handle, view, to, _addressof(options))
-        finally:
-            release(held)
-        if status:
-            raise self._failed(status, call, frame)
+        peer = self._peer(to, call, frame)
+        with Within(self, call, frame):
+            held, (view,) = self._show(call, ((buffer, False),), frame)
+            try:
+                options = self._options((view,), call, timeout, frame, tag)
+                status = (c.ssend if synchronous else c.send)(self._handle, view, peer, _addressof(options))
+            finally:
+                release(held)
+            if status:
+                raise self._failed(status, call, frame)
 
     def recv(self, buffer: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG, *, up_to: bool = False,
              timeout: Optional[float] = None) -> Received:
         """Receives exactly as many elements as `buffer` has; with `up_to` that many at most."""
         frame = _frame(1)
         call = "recv_up_to" if up_to else "recv"
+        peer = self._peer(source, call, frame)
         struct = c.Received()
-        held, (view,) = self._show(call, ((buffer, True),), frame)
-        try:
-            options = self._options((view,), call, timeout, frame, tag)
-            status = (c.recv_up_to if up_to else c.recv)(self._handle, view, source, _addressof(struct),
-                                                         _addressof(options))
-        finally:
-            release(held)
-        if status:
-            raise self._failed(status, call, frame)
-        return received_from(struct)
+        with Within(self, call, frame):
+            held, (view,) = self._show(call, ((buffer, True),), frame)
+            try:
+                options = self._options((view,), call, timeout, frame, tag)
+                status = (c.recv_up_to if up_to else c.recv)(self._handle, view, peer, _addressof(struct),
+                                                             _addressof(options))
+            finally:
+                release(held)
+            if status:
+                raise self._failed(status, call, frame)
+            return received_from(struct)
 
     def sendrecv(self, out: Any, to: int, into: Any, source: int, tag: int = 0, *,
                  timeout: Optional[float] = None) -> Received:
         """Sends `out` and receives `into`, both at once and by one tag."""
         frame = _frame(1)
         struct = c.Received()
-        held, (from_view, to_view) = self._show("sendrecv", ((out, False), (into, True)), frame)
-        try:
-            options = self._options((from_view, to_view), "sendrecv", timeout, frame, tag)
-            status = c.sendrecv(self._handle, from_view, to, to_view, source, _addressof(struct), _addressof(options))
-        finally:
-            release(held)
-        if status:
-            raise self._failed(status, "sendrecv", frame)
-        return received_from(struct)
+        receiver, sender = self._peer(to, "sendrecv", frame), self._peer(source, "sendrecv", frame)
+        with Within(self, "sendrecv", frame):
+            held, (from_view, to_view) = self._show("sendrecv", ((out, False), (into, True)), frame)
+            try:
+                options = self._options((from_view, to_view), "sendrecv", timeout, frame, tag)
+                status = c.sendrecv(self._handle, from_view, receiver, to_view, sender, _addressof(struct),
+                                    _addressof(options))
+            finally:
+                release(held)
+            if status:
+                raise self._failed(status, "sendrecv", frame)
+            return received_from(struct)
 
     def isend(self, buffer: Any, to: int, tag: int = 0, *, synchronous: bool = False,
               timeout: Optional[float] = None) -> Work:
@@ -87,132 +94,155 @@ class Messages(Calls):
 
     def _start_message(self, call: str, function: Any, buffer: Tuple[Any, bool], peer: int, tag: int,
                        timeout: Optional[float], frame: FrameType) -> Work:
-        held, (view,) = self._show(call, (buffer,), frame)
-        options = self._options_of(held, (view,), call, timeout, frame, tag)
-        handle = ctypes.c_void_p()
-        status = function(self._handle, view, peer, _addressof(handle), _addressof(options))
-        return self._work(status, call, handle, held, frame)
+        peer = self._peer(peer, call, frame)
+        with Within(self, call, frame):
+            held, (view,) = self._show(call, (buffer,), frame)
+            options = self._options_of(held, (view,), call, timeout, frame, tag)
+            return self._begin(call, function, (view, peer), held, options, frame, not buffer[1])
 
     def probe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, *, timeout: Optional[float] = None) -> Received:
         """Waits until a message that a recv with these arguments would take has begun to arrive. It takes nothing, so
         that it breaks nothing where it ends at a `timeout` of its own; so with start_probe() and match()."""
         frame = _frame(1)
-        options = options_with(frame, "probe", timeout, tag)
-        struct = c.Received()
-        status = c.probe(self._handle, source, _addressof(struct), _addressof(options))
-        if status:
-            raise self._failed(status, "probe", frame)
-        return received_from(struct)
+        peer = self._peer(source, "probe", frame)
+        with Within(self, "probe", frame):
+            options = options_with(frame, "probe", timeout, tag)
+            struct = c.Received()
+            status = c.probe(self._handle, peer, _addressof(struct), _addressof(options))
+            if status:
+                raise self._failed(status, "probe", frame)
+            return received_from(struct)
 
     def try_probe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Optional[Received]:
         """The same without waiting."""
         frame = _frame(1)
-        options = options_with(frame, "try_probe", None, tag)
-        struct, found = c.Received(), ctypes.c_int()
-        status = c.try_probe(self._handle, source, _addressof(found), _addressof(struct), _addressof(options))
-        if status:
-            raise self._failed(status, "try_probe", frame)
-        return received_from(struct) if found.value else None
+        peer = self._peer(source, "try_probe", frame)
+        with Within(self, "try_probe", frame):
+            options = options_with(frame, "try_probe", None, tag)
+            struct, found = c.Received(), ctypes.c_int()
+            status = c.try_probe(self._handle, peer, _addressof(found), _addressof(struct), _addressof(options))
+            if status:
+                raise self._failed(status, "try_probe", frame)
+            return received_from(struct) if found.value else None
 
     def start_probe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, *, timeout: Optional[float] = None) -> Work:
         """The same as a call that goes on beside others, for wait_any() over probes and receives. Its `received` is
         what was found; it takes nothing, and cancel() ends it."""
         frame = _frame(1)
-        options = options_with(frame, "start_probe", timeout, tag)
-        handle = ctypes.c_void_p()
-        status = c.start_probe(self._handle, source, _addressof(handle), _addressof(options))
-        return self._work(status, "start_probe", handle, (), frame)
+        peer = self._peer(source, "start_probe", frame)
+        with Within(self, "start_probe", frame):
+            options = options_with(frame, "start_probe", timeout, tag)
+            return self._begin("start_probe", c.start_probe, (peer,), (), options, frame, False)
 
     def match(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, *, timeout: Optional[float] = None) -> Message:
         """As probe(), and sets the message apart for recv_matched(): what was probed may be another receive's by the
         time of a recv(), where several are under way."""
         frame = _frame(1)
-        options = options_with(frame, "match", timeout, tag)
-        handle = ctypes.c_void_p()
-        status = c.match(self._handle, source, _addressof(handle), _addressof(options))
-        if status or handle.value is None:
-            raise self._failed(status, "match", frame)
-        return Message(handle.value)
+        peer = self._peer(source, "match", frame)
+        with Within(self, "match", frame):
+            options = options_with(frame, "match", timeout, tag)
+            handle = ctypes.c_void_p()
+            status = c.match(self._handle, peer, _addressof(handle), _addressof(options))
+            if status or handle.value is None:
+                raise self._failed(status, "match", frame)
+            return Message(handle.value)
 
     def try_match(self, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Optional[Message]:
         """The same without waiting."""
         frame = _frame(1)
-        options = options_with(frame, "try_match", None, tag)
-        handle, found = ctypes.c_void_p(), ctypes.c_int()
-        status = c.try_match(self._handle, source, _addressof(found), _addressof(handle), _addressof(options))
-        if status:
-            raise self._failed(status, "try_match", frame)
-        return Message(handle.value) if found.value and handle.value is not None else None
+        peer = self._peer(source, "try_match", frame)
+        with Within(self, "try_match", frame):
+            options = options_with(frame, "try_match", None, tag)
+            handle, found = ctypes.c_void_p(), ctypes.c_int()
+            status = c.try_match(self._handle, peer, _addressof(found), _addressof(handle), _addressof(options))
+            if status:
+                raise self._failed(status, "try_match", frame)
+            return Message(handle.value) if found.value and handle.value is not None else None
 
     def recv_matched(self, message: Message, buffer: Any, *, timeout: Optional[float] = None) -> Received:
         """Receives it into the first elements of `buffer`. Where the buffer is too short or of another type, `message`
         stays as it was."""
         frame = _frame(1)
+        if not isinstance(message, Message):
+            raise self._here(MisuseError(f"recv_matched: a message is what match() gives, not {message!r}",
+                                         call="recv_matched"), frame)
         if message._handle is None:
             raise self._here(MisuseError("recv_matched: this message was received already", call="recv_matched"), frame)
-        held, (view,) = self._show("recv_matched", ((buffer, True),), frame)
-        try:
-            options = self._options((view,), "recv_matched", timeout, frame)
-            status = c.recv_matched(self._handle, message._handle, view, None, _addressof(options))
-        finally:
-            release(held)
-        if status:
-            raise self._failed(status, "recv_matched", frame)
-        message._free()
-        return message.what
+        with Within(self, "recv_matched", frame):
+            held, (view,) = self._show("recv_matched", ((buffer, True),), frame)
+            try:
+                options = self._options((view,), "recv_matched", timeout, frame)
+                status = c.recv_matched(self._handle, message._handle, view, None, _addressof(options))
+            finally:
+                release(held)
+            if status:
+                raise self._failed(status, "recv_matched", frame)
+            message._free()
+            return message.what
 
     def batch(self, transfers: Sequence[Transfer], *, timeout: Optional[float] = None) -> None:
         """Starts all before it waits for any, so that exchanges cannot block each other. Misuse of any is found before
         the first has begun."""
         frame = _frame(1)
-        held, views, structs = self._transfers("batch", transfers, frame)
-        try:
-            options = self._options(views, "batch", timeout, frame)
-            status = c.batch(self._handle, _addressof(structs), len(structs), _addressof(options))
-        finally:
-            release(held)
-        if status:
-            raise self._failed(status, "batch", frame)
+        with Within(self, "batch", frame):
+            held, views, structs = self._transfers("batch", transfers, frame)
+            try:
+                options = self._options(views, "batch", timeout, frame)
+                status = c.batch(self._handle, _addressof(structs), len(structs), _addressof(options))
+            finally:
+                release(held)
+            if status:
+                raise self._failed(status, "batch", frame)
 
     def start_batch(self, transfers: Sequence[Transfer], *, timeout: Optional[float] = None) -> List[Work]:
         """The same without waiting: a Work for each."""
         frame = _frame(1)
-        held, views, structs = self._transfers("start_batch", transfers, frame)
-        options = self._options_of(held, views, "start_batch", timeout, frame)
-        handles = (ctypes.c_void_p * len(structs))()
-        status = c.start_batch(self._handle, _addressof(structs), len(structs), _addressof(handles),
-                               _addressof(options))
-        if status:
-            release(held)
-            raise self._failed(status, "start_batch", frame)
-        return [self._work(status, "start_batch", ctypes.c_void_p(handle), (one,), frame)
-                for handle, one in zip(handles, held)]
+        with Within(self, "start_batch", frame):
+            held, views, structs = self._transfers("start_batch", transfers, frame)
+            options = self._options_of(held, views, "start_batch", timeout, frame)
+            handles = (ctypes.c_void_p * len(structs))()
+            status = c.start_batch(self._handle, _addressof(structs), len(structs), _addressof(handles),
+                                   _addressof(options))
+            if status:
+                release(held)
+                raise self._failed(status, "start_batch", frame)
+            return [self._work(status, "start_batch", ctypes.c_void_p(handle), (one,), frame, each.is_send)
+                    for handle, one, each in zip(handles, held, transfers)]
 
     def _transfers(self, call: str, transfers: Sequence[Transfer],
                    frame: FrameType) -> Tuple[Tuple[Held, ...], List[c.View], Any]:
+        numbers = []
+        for each in transfers:
+            if not isinstance(each, Transfer):
+                raise self._here(MisuseError(f"{call}: a transfer is made by Transfer.send() or Transfer.recv(), and "
+                                             f"{each!r} is not", call=call), frame)
+            numbers.append((self._peer(each.peer, call, frame),
+                            integer(each.tag, -1, INT_MAX, TAG_RULE, call, frame, self.rank)))
         held, views = self._show(call, [(each.buffer, not each.is_send) for each in transfers], frame)
-        structs = [c.Transfer(*((view, _EMPTY) if each.is_send else (_EMPTY, view)), each.peer, each.tag, each.is_send)
-                   for each, view in zip(transfers, views)]
+        structs = [c.Transfer(*((view, _EMPTY) if each.is_send else (_EMPTY, view)), *peer_and_tag, each.is_send)
+                   for each, view, peer_and_tag in zip(transfers, views, numbers)]
         return held, views, (c.Transfer * len(structs))(*structs)
 
     def _recv_bytes(self, source: int, tag: int, call: str, timeout: Optional[float], frame: FrameType) -> bytearray:
         """A message of bytes, whatever its length. No other receive can take it once it is found."""
-        options = options_with(frame, call, timeout, tag)
-        message = ctypes.c_void_p()
-        status = c.match(self._handle, source, _addressof(message), _addressof(options))
-        if status:
-            raise self._failed(status, call, frame)
-        try:
-            struct = c.Received()
-            c.message_what(message, _addressof(struct))
-            data = bytearray(struct.count)
-            held, (view,) = self._show(call, ((data, True),), frame)
+        peer = self._peer(source, call, frame)
+        with Within(self, call, frame):
+            options = options_with(frame, call, timeout, tag)
+            message = ctypes.c_void_p()
+            status = c.match(self._handle, peer, _addressof(message), _addressof(options))
+            if status:
+                raise self._failed(status, call, frame)
             try:
-                status = c.recv_matched(self._handle, message, view, None, _addressof(options))
+                struct = c.Received()
+                c.message_what(message, _addressof(struct))
+                data = bytearray(struct.count)
+                held, (view,) = self._show(call, ((data, True),), frame)
+                try:
+                    status = c.recv_matched(self._handle, message, view, None, _addressof(options))
+                finally:
+                    release(held)
             finally:
-                release(held)
-        finally:
-            c.message_free(message)
-        if status:
-            raise self._failed(status, call, frame)
-        return data
+                c.message_free(message)
+            if status:
+                raise self._failed(status, call, frame)
+            return data

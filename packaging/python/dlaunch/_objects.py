@@ -8,6 +8,8 @@ import sys
 from typing import Any, List, Optional, Sequence
 
 from . import _library as c
+from ._buffers import release
+from ._calls import ABSENT, Within
 from ._collectives import Collectives
 from ._messages import ANY_SOURCE, ANY_TAG, Messages
 from ._places import options_with
@@ -25,6 +27,7 @@ class ObjectCalls(Collectives, Messages):
     def broadcast_object(self, value: Any, root: int, *, timeout: Optional[float] = None) -> Any:
         """Everyone gets root's value; the others' is not looked at."""
         frame = _frame(1)
+        root = self._peer(root, "broadcast_object", frame)
         data = bytearray(_pickled(value)) if self.rank == root else bytearray()
         length = bytearray(_LENGTH.pack(len(data)))
         self._in_place(c.broadcast, length, root, timeout, frame)
@@ -47,11 +50,12 @@ class ObjectCalls(Collectives, Messages):
     def gather_object(self, value: Any, root: int, *, timeout: Optional[float] = None) -> Optional[List[Any]]:
         """Everyone's value on `root`; None elsewhere."""
         frame = _frame(1)
+        root = self._peer(root, "gather_object", frame)
         data = _pickled(value)
         lengths = bytearray(self.size * _LENGTH.size) if self.rank == root else None
-        self._from_to(c.gather, _LENGTH.pack(len(data)), lengths, (root,), timeout, frame)
+        self._from_to(c.gather, _LENGTH.pack(len(data)), self._at_root(lengths, root), (root,), timeout, frame)
         if lengths is None:
-            self._from_to(c.gather_v, data, None, (None, root), timeout, frame)
+            self._from_to(c.gather_v, data, ABSENT, (None, root), timeout, frame)
             return None
         counts = [length for (length,) in _LENGTH.iter_unpack(lengths)]
         target = bytearray(sum(counts))
@@ -61,16 +65,18 @@ class ObjectCalls(Collectives, Messages):
     def scatter_object(self, values: Optional[Sequence[Any]], root: int, *, timeout: Optional[float] = None) -> Any:
         """values[r] of root goes to rank r; elsewhere `values` is not looked at."""
         frame = _frame(1)
+        root = self._peer(root, "scatter_object", frame)
         length = bytearray(_LENGTH.size)
         if self.rank != root:
-            self._from_to(c.scatter, None, length, (root,), timeout, frame)
+            self._from_to(c.scatter, ABSENT, length, (root,), timeout, frame)
             data = bytearray(_LENGTH.unpack(length)[0])
-            self._from_to(c.scatter_v, None, data, (None, root), timeout, frame)
+            self._from_to(c.scatter_v, ABSENT, data, (None, root), timeout, frame)
             return pickle.loads(data)
-        if values is None or len(values) != self.size:
+        values = [] if values is None else list(values)
+        if len(values) != self.size:
             raise self._here(MisuseError("scatter_object: the root has one value for each of the "
-                                         f"{self.size} ranks, not {'none' if values is None else len(values)}",
-                                         call="scatter_object"), frame)
+                                         f"{self.size} ranks, not {len(values) or 'none'}", call="scatter_object"),
+                             frame)
         parts = [_pickled(value) for value in values]
         counts = [len(part) for part in parts]
         self._from_to(c.scatter, b"".join(map(_LENGTH.pack, counts)), length, (root,), timeout, frame)
@@ -81,14 +87,16 @@ class ObjectCalls(Collectives, Messages):
     def send_object(self, value: Any, to: int, tag: int = 0, *, timeout: Optional[float] = None) -> None:
         """One message of bytes, which recv_object takes."""
         frame = _frame(1)
-        held, views = self._show("send_object", ((_pickled(value), False),), frame)
-        options = options_with(frame, "send_object", timeout, tag)
-        try:
-            status = c.send(self._handle, views[0], to, ctypes.addressof(options))
-        finally:
-            held[0].release()
-        if status:
-            raise self._failed(status, "send_object", frame)
+        peer = self._peer(to, "send_object", frame)
+        with Within(self, "send_object", frame):
+            held, (view,) = self._show("send_object", ((_pickled(value), False),), frame)
+            try:
+                options = options_with(frame, "send_object", timeout, tag)
+                status = c.send(self._handle, view, peer, ctypes.addressof(options))
+            finally:
+                release(held)
+            if status:
+                raise self._failed(status, "send_object", frame)
 
     def recv_object(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, *, timeout: Optional[float] = None) -> Any:
         return pickle.loads(self._recv_bytes(source, tag, "recv_object", timeout, _frame(1)))

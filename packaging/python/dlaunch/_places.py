@@ -2,13 +2,18 @@
 from __future__ import annotations
 
 import ctypes
+import operator
 from types import CodeType, FrameType
-from typing import Dict, Optional, Tuple
+from typing import Any, Dict, Optional, Tuple
 
 from . import _library as c
 from . import errors
 
-_TAG_MAX = 0x7FFFFFFF
+INT_MAX = 2**31 - 1  # The C API's numbers of ranks, tags, colours and keys are of 32 bits.
+TAG_RULE = f"a tag is 0 to {INT_MAX}"
+_OVER_PROBES = ("match", "try_match", "recv_object")  # The library's probes have no other name.
+# What the library says to programs in C++, and what is said here.
+_WORDS = ((", or set ReduceOptions::truncate_mean", ""), ("World::init: ", "init: "))
 # The library keeps pointers to a place's text for as long as the process lives, so it stays here. A program that
 # makes its code while it runs may have any number of places; those beyond the limit are not told.
 _PLACES_LIMIT = 4096
@@ -42,20 +47,42 @@ def options_with(frame: FrameType, call: str, timeout: Optional[float], tag: int
     ctypes.memmove(ctypes.byref(made), options_at(frame), _OPTIONS_SIZE)
     if timeout is not None:
         made.timeout_ms = milliseconds(timeout, call, frame)
-    if not -1 <= tag <= _TAG_MAX:
-        place = place_of(frame)
-        raise errors.MisuseError(f"{call}: a tag is 0 to {_TAG_MAX}, not {tag} [{place}]", call=call, place=place)
-    made.tag = tag
+    made.tag = integer(tag, -1, INT_MAX, TAG_RULE, call, frame)
     made.ordered_output = ordered_output
     return made
 
 
 def milliseconds(seconds: float, call: str, frame: FrameType) -> int:
     if not isinstance(seconds, (int, float)) or not 0 < seconds < 1e12:
-        place = place_of(frame)
-        raise errors.MisuseError(f"{call}: a timeout is a number of seconds greater than zero, not {seconds!r} "
-                                 f"[{place}]", call=call, place=place)
+        raise refused(seconds, "a timeout is a number of seconds greater than zero", call, frame)
     return max(1, round(seconds * 1000))
+
+
+def integer(value: Any, least: int, most: int, rule: str, call: str, frame: FrameType,
+            rank: Optional[int] = None) -> int:
+    """`value`, which ctypes would cut to the width of its C type; `rule` says what it may be."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise refused(value, rule, call, frame, rank) from None
+    if not least <= number <= most:
+        raise refused(value, rule, call, frame, rank)
+    return number
+
+
+def text(value: Any, what: str, call: str, frame: FrameType) -> bytes:
+    """`value` for the C API, where text ends at a NUL."""
+    if isinstance(value, str) and "\0" not in value:
+        try:
+            return value.encode()
+        except UnicodeEncodeError:  # It has half of a surrogate pair.
+            pass
+    raise refused(value, f"{what} is text without NUL that UTF-8 can have", call, frame)
+
+
+def refused(value: Any, rule: str, call: str, frame: FrameType, rank: Optional[int] = None) -> errors.MisuseError:
+    place = place_of(frame)
+    return errors.MisuseError(f"{call}: {rule}, not {value!r} [{place}]", call=call, rank=rank, place=place)
 
 
 def place_of(frame: FrameType) -> str:
@@ -68,6 +95,10 @@ def failed(status: int, handle: Optional[int], call: str, rank: Optional[int] = 
     message = c.last_message(handle).decode(errors="replace")
     if not message:
         message = f"{call}: {c.status_text(status).decode()}"
+    for said, here in _WORDS:
+        message = message.replace(said, here)
+    if call in _OVER_PROBES and message.startswith("probe "):
+        message = call + message[len("probe"):]
     if place is not None and not message.endswith("]"):  # An error that stays has the place of its first call.
         message += f" [{place}]"
     return errors.KINDS.get(status, errors.InternalError)(message, call=call, rank=rank, place=place)

@@ -6,9 +6,10 @@ import sys
 from typing import TYPE_CHECKING, Any, Optional, Sequence
 
 from . import _library as c
+from ._calls import Within
 from ._cuda import stream_handle
 from ._objects import ObjectCalls
-from ._places import failed, milliseconds, options_with
+from ._places import INT_MAX, integer, milliseconds, options_with
 from .errors import MisuseError
 
 if TYPE_CHECKING:
@@ -23,32 +24,36 @@ class Communicator(ObjectCalls):
     """Made by World.communicator(), and from others by split(), group(), duplicate() and shrink().
 
     rank, size      this process among its ranks
-    For one thread at a time; abort() alone may come from any. Threads may each use one of their own, also
+    name            for messages
+    For one thread at a time; abort() and free() alone may come from any. Threads may each use one of their own, also
     where those were made from each other.
     The first error, except MisuseError and UnsupportedError, stays: every later call raises it again.
     """
 
-    __slots__ = ("_world",)
+    __slots__ = ("_world", "name")
 
     def __init__(self, world: World, handle: int) -> None:
         super().__init__(handle)
         self._world = world
+        self.name: str = c.comm_name(handle).decode()
         world._communicators.add(self)
-
-    @property
-    def name(self) -> str:
-        return c.comm_name(self._handle).decode()  # type: ignore[no-any-return]
 
     @property
     def timeout(self) -> float:
         """Seconds that calls without a timeout of their own may take."""
-        return c.comm_timeout_ms(self._handle) / 1000  # type: ignore[no-any-return]
+        frame = _frame(1)
+        with Within(self, "timeout", frame):
+            if self._handle is None:
+                raise self._failed(MisuseError.status, "timeout", frame)
+            return c.comm_timeout_ms(self._handle) / 1000  # type: ignore[no-any-return]
 
     @timeout.setter
     def timeout(self, seconds: float) -> None:
-        status = c.comm_set_timeout(self._handle, milliseconds(seconds, "timeout", _frame(1)))
-        if status:
-            raise failed(status, self._handle, "timeout", self.rank)
+        frame = _frame(1)
+        with Within(self, "timeout", frame):
+            status = c.comm_set_timeout(self._handle, milliseconds(seconds, "timeout", frame))
+            if status:
+                raise self._failed(status, "timeout", frame)
 
     @property
     def cuda_stream(self) -> Optional[int]:
@@ -71,22 +76,34 @@ class Communicator(ObjectCalls):
         """Called by all ranks, each with the number of its CUDA device: NCCL comes up now, and not in the first call
         with memory of a device; so that may be a message, or captured."""
         frame = _frame(1)
-        options = options_with(frame, "prepare_device", timeout)
-        status = c.comm_prepare_device(self._handle, device, _addressof(options))
-        if status:
-            raise self._failed(status, "prepare_device", frame)
+        number = integer(device, 0, INT_MAX, "a device is the number of one", "prepare_device", frame, self.rank)
+        with Within(self, "prepare_device", frame):
+            options = options_with(frame, "prepare_device", timeout)
+            status = c.comm_prepare_device(self._handle, number, _addressof(options))
+            if status:
+                raise self._failed(status, "prepare_device", frame)
 
     def split(self, color: Optional[int], key: int = 0, *, timeout: Optional[float] = None) -> Optional[Communicator]:
         """The ranks that give the same colour, ordered by `key`, then by rank. A rank without a colour takes part and
         gets None."""
         frame = _frame(1)
-        return self._made("split", c.comm_split, (_NO_COLOR if color is None else color, key), timeout, frame)
+        if color is None:
+            color = _NO_COLOR
+        else:
+            color = integer(color, 0, INT_MAX, f"a colour is 0 to {INT_MAX}, or None", "split", frame, self.rank)
+        key = integer(key, -INT_MAX, INT_MAX, f"a key is {-INT_MAX} to {INT_MAX}", "split", frame, self.rank)
+        return self._made("split", c.comm_split, (color, key), timeout, frame)
 
     def group(self, ranks: Sequence[int], *, timeout: Optional[float] = None) -> Optional[Communicator]:
         """The ranks listed, in that order. All ranks call it, with the same list; those not listed get None."""
         frame = _frame(1)
-        listed = (ctypes.c_int * len(ranks))(*ranks)
-        return self._made("group", c.comm_group, (listed, len(ranks)), timeout, frame)
+        try:
+            listed = [self._peer(rank, "group", frame) for rank in ranks]
+        except TypeError:
+            raise self._here(MisuseError(f"group: ranks are a list of them, not {ranks!r}", call="group"),
+                             frame) from None
+        numbers = (ctypes.c_int * len(listed))(*listed)
+        return self._made("group", c.comm_group, (numbers, len(listed)), timeout, frame)
 
     def duplicate(self, *, timeout: Optional[float] = None) -> Communicator:
         """The same ranks with traffic of their own."""
@@ -97,12 +114,14 @@ class Communicator(ObjectCalls):
     def agree(self, flags: int, *, timeout: Optional[float] = None) -> int:
         """The bitwise and of everyone's `flags`, 32 bits, among the ranks that live, also on a broken communicator."""
         frame = _frame(1)
+        bits = integer(flags, 0, 2**32 - 1, "flags are 0 to 0xffffffff", "agree", frame, self.rank)
         agreed = ctypes.c_uint32()
-        options = options_with(frame, "agree", timeout)
-        status = c.comm_agree(self._handle, flags, _addressof(agreed), _addressof(options))
-        if status:
-            raise self._failed(status, "agree", frame)
-        return agreed.value
+        with Within(self, "agree", frame):
+            options = options_with(frame, "agree", timeout)
+            status = c.comm_agree(self._handle, bits, _addressof(agreed), _addressof(options))
+            if status:
+                raise self._failed(status, "agree", frame)
+            return agreed.value
 
     def shrink(self, *, timeout: Optional[float] = None) -> Communicator:
         """A communicator of the ranks that live and call it. Start the job with dlaunch --on-failure continue."""
@@ -114,21 +133,21 @@ class Communicator(ObjectCalls):
         """For a loop of the program's own, as of selectors or asyncio: readable when something that was started may be
         complete; at first, too. Read it empty, os.read(fd, 8) until BlockingIOError, then test() what was started.
         Always the same one; valid as long as this communicator; not to be closed."""
+        frame = _frame(1)
         found = ctypes.c_int()
-        status = c.comm_descriptor(self._handle, _addressof(found))
-        if status:
-            raise self._failed(status, "descriptor", _frame(1))
-        return found.value
-
-    def abort(self) -> None:
-        """Here every pending and later call raises AbortedError; the others get AbortedError or PeerLostError."""
-        c.comm_abort(self._handle)
+        with Within(self, "descriptor", frame):
+            status = c.comm_descriptor(self._handle, _addressof(found))
+            if status:
+                raise self._failed(status, "descriptor", frame)
+            return found.value
 
     def revoke(self) -> None:
         """Makes every call on every rank of it raise RevokedError, so that all can meet in shrink()."""
-        status = c.comm_revoke(self._handle)
-        if status:
-            raise self._failed(status, "revoke", _frame(1))
+        frame = _frame(1)
+        with Within(self, "revoke", frame):
+            status = c.comm_revoke(self._handle)
+            if status:
+                raise self._failed(status, "revoke", frame)
 
     def __repr__(self) -> str:
         return f"<dlaunch.Communicator rank {self.rank} of {self.size}>"
@@ -136,8 +155,9 @@ class Communicator(ObjectCalls):
     def _made(self, call: str, function: Any, arguments: Any, timeout: Optional[float],
               frame: Any) -> Optional[Communicator]:
         handle = ctypes.c_void_p()
-        options = options_with(frame, call, timeout)
-        status = function(self._handle, *arguments, _addressof(handle), _addressof(options))
-        if status:
-            raise self._failed(status, call, frame)
+        with Within(self, call, frame):
+            options = options_with(frame, call, timeout)
+            status = function(self._handle, *arguments, _addressof(handle), _addressof(options))
+            if status:
+                raise self._failed(status, call, frame)
         return Communicator(self._world, handle.value) if handle.value is not None else None

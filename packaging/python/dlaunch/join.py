@@ -7,6 +7,7 @@ from types import FrameType, TracebackType
 from typing import Callable, Optional, Type
 
 from . import _library as c
+from ._handle import Handle
 from .communicator import Communicator
 from .errors import MisuseError
 from .reduction import ReduceOp
@@ -18,7 +19,7 @@ class EarlyTermination(Exception):
     """Not a failure: what ends the loop on all ranks in the same iteration, where Join is asked for it."""
 
 
-class Join:
+class Join(Handle):
     """Covers a loop whose ranks may have different numbers of inputs.
 
         with dlaunch.Join(comm, shadow) as join:

@@ -5,6 +5,7 @@ import ctypes
 from typing import Any, NamedTuple, Optional
 
 from . import _library as c
+from ._handle import Handle
 from .work import Received, received_from
 
 
@@ -25,7 +26,7 @@ class Transfer(NamedTuple):
         return Transfer(buffer, source, tag, False)
 
 
-class Message:
+class Message(Handle):
     """A message that match() has found, and recv_matched() receives: no other receive takes it, and no probe finds it.
     One that is dropped before that goes back to where it was. For the thread that uses the communicator.
 

@@ -1,7 +1,7 @@
 """How the ranks' elements become one."""
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from . import _library as c
 
@@ -42,6 +42,11 @@ class ReduceOp:
     def any_order(self) -> ReduceOp:
         """Whichever order is fastest."""
         return ReduceOp(f"{self._name}.any_order()", self._struct.op, self._struct.factor, _ORDER_ANY)
+
+    def __reduce__(self) -> Any:
+        if getattr(ReduceOp, self._name, None) is self:
+            return f"ReduceOp.{self._name}"
+        return ReduceOp, (self._name, self._struct.op, self._struct.factor, self._struct.order)
 
     def __repr__(self) -> str:
         return f"ReduceOp.{self._name}"

@@ -1,19 +1,25 @@
 """Calls that were started and may not be complete."""
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import sys
+from types import FrameType
 from typing import TYPE_CHECKING, Any, List, NamedTuple, Optional, Sequence, Tuple
 
 from . import _library as c
 from ._buffers import DType, Held
 from ._cuda import stream_handle
-from ._places import failed
+from ._handle import Handle
+from ._places import failed, place_of, refused
 from .errors import Error, MisuseError
 
 if TYPE_CHECKING:
     from ._calls import Calls
 
+_frame = sys._getframe
 _INT64_MAX = 2**63 - 1
+_SECONDS_MAX = 1e12
 _OK = 0
 
 
@@ -30,16 +36,18 @@ def received_from(struct: c.Received) -> Received:
     return Received(struct.source, struct.tag, DType(struct.dtype), struct.count)
 
 
-class Work:
+class Work(Handle):
     """A started call. It holds the buffers it was given until it is complete.
 
     Its communicator knows it until then, so a Work that is dropped goes on, and its buffers stay; an error of it
     sticks to the communicator, whose next call raises it. For the thread that uses the communicator.
     """
 
-    __slots__ = ("_handle", "_calls", "_held", "_call", "_file", "_line", "_error", "_received")
+    __slots__ = ("_handle", "_calls", "_held", "_call", "_file", "_line", "_error", "_received",
+                 "_is_awaited")
 
-    def __init__(self, calls: Calls, handle: int, held: Tuple[Held, ...], call: str, file: str, line: int) -> None:
+    def __init__(self, calls: Calls, handle: int, held: Tuple[Held, ...], call: str, file: str, line: int,
+                 is_awaited: bool) -> None:
         self._handle: Optional[int] = handle
         self._calls: Optional[Calls] = calls
         self._held = held
@@ -48,24 +56,42 @@ class Work:
         self._line = line
         self._error: Optional[Error] = None
         self._received: Optional[Received] = None
+        self._is_awaited = is_awaited  # By other ranks, so that the world's end waits for it.
 
     def wait(self) -> None:
         """Blocks until complete, and raises what the blocking form of the call raises; so does each further call."""
-        if self._handle is not None:
-            self._end(c.work_wait(self._handle))
+        calls = self._calls
+        if calls is not None:
+            with calls._within("wait", _frame(1)):
+                if self._handle is not None:
+                    self._end(c.work_wait(self._handle))
         if self._error is not None:
             raise self._error
 
     def wait_for(self, seconds: float) -> bool:
         """The same for so long at most. True when complete, also when it failed: wait() then raises."""
-        done = ctypes.c_int()
-        if self._handle is not None:
-            c.work_wait_for(self._handle, max(0, round(seconds * 1000)), ctypes.addressof(done))
-            self._end_if(done.value)
+        frame, calls, done = _frame(1), self._calls, ctypes.c_int()
+        limit = _limit(seconds, "wait_for", frame)
+        if calls is not None:
+            with calls._within("wait_for", frame):
+                if self._handle is not None:
+                    c.work_wait_for(self._handle, limit, ctypes.addressof(done))
+                    self._end_if(done.value)
         return self._handle is None
 
     def test(self) -> bool:
         """True when complete, also when it failed. Makes what progress is possible without waiting."""
+        return self._test(_frame(1))
+
+    def _test(self, frame: FrameType) -> bool:
+        calls = self._calls
+        if calls is not None:
+            with calls._within("test", frame):
+                self._look()
+        return self._handle is None
+
+    def _look(self) -> bool:
+        """The same within a call."""
         done = ctypes.c_int()
         if self._handle is not None:
             c.work_test(self._handle, ctypes.addressof(done))
@@ -79,31 +105,37 @@ class Work:
 
     def cancel(self) -> bool:
         """Takes back a receive or a probe that no message has come for: wait() raises AbortedError then."""
-        if self._handle is None:
-            return False
-        cancelled = ctypes.c_int()
-        status = c.work_cancel(self._handle, ctypes.addressof(cancelled))
-        if status != _OK:
-            raise failed(status, self._handle, self._call, place=self._place())
+        calls, cancelled = self._calls, ctypes.c_int()
+        if calls is not None:
+            with calls._within("cancel", _frame(1)):
+                if self._handle is None:
+                    return False
+                status = c.work_cancel(self._handle, ctypes.addressof(cancelled))
+                if status != _OK:
+                    raise failed(status, self._handle, self._call, calls.rank, self._place())
         return cancelled.value != 0
 
     def order_before(self, stream: Any) -> None:
         """Lets a CUDA stream (see Communicator.cuda_stream) wait for the result while the host goes on. Of calls with
         memory of a device alone; of others, UnsupportedError."""
-        if self._handle is None:
+        frame, calls = _frame(1), self._calls
+        if calls is None:
             return
         handle = stream_handle(stream)
         if handle is None:
-            raise MisuseError(f"order_before: {stream!r} is no CUDA stream", call="order_before")
-        status = c.work_order_before(self._handle, handle)
-        if status != _OK:
-            raise failed(status, self._handle, self._call, place=self._place())
+            raise calls._here(MisuseError(f"order_before: {stream!r} is no CUDA stream", call="order_before"), frame)
+        with calls._within("order_before", frame):
+            if self._handle is None:
+                return
+            status = c.work_order_before(self._handle, handle)
+            if status != _OK:
+                raise failed(status, self._handle, self._call, calls.rank, self._place())
 
     @property
     def received(self) -> Optional[Received]:
         """What the message of a complete receive was, or what a complete probe has found; None for others, and
         before."""
-        self.test()
+        self._test(_frame(1))
         return self._received
 
     def _place(self) -> str:
@@ -115,15 +147,20 @@ class Work:
 
     def _end(self, status: int) -> None:
         """What is to be told is kept here, and the rest given back."""
+        handle, self._handle = self._handle, None  # A signal's handler that comes in between finds it complete.
+        if handle is None:
+            return
         calls = self._calls
-        if status != _OK:
-            self._error = failed(status, self._handle, self._call, calls.rank if calls else None, self._place())
-        struct, found = c.Received(), ctypes.c_int()
-        c.work_received(self._handle, ctypes.addressof(found), ctypes.addressof(struct))
-        if found.value:
-            self._received = received_from(struct)
-        c.work_free(self._handle)
-        self._let_go()
+        try:
+            if status != _OK:
+                self._error = failed(status, handle, self._call, calls.rank if calls else None, self._place())
+            struct, found = c.Received(), ctypes.c_int()
+            c.work_received(handle, ctypes.addressof(found), ctypes.addressof(struct))
+            if found.value:
+                self._received = received_from(struct)
+        finally:
+            c.work_free(handle)
+            self._let_go()
 
     def _let_go(self) -> None:
         self._handle = None
@@ -143,41 +180,57 @@ class Work:
 def wait_any(works: Sequence[Optional[Work]], timeout: Optional[float] = None) -> Optional[int]:
     """Waits until one of the works is complete, also when it failed, and gives its index, the lowest such. None among
     them are passed over; None where none is left, or when `timeout` seconds have passed."""
+    frame = _frame(1)
+    limit = _limit(timeout, "wait_any", frame)
     complete = _complete(works)
     if complete:
         return complete[0]
-    handles, index = _handles(works), ctypes.c_size_t()
-    status = c.work_wait_any(ctypes.addressof(handles), len(works), _limit(timeout), ctypes.addressof(index))
-    if status != _OK:
-        raise failed(status, None, "wait_any")
+    with _within_all(works, "wait_any", frame):
+        handles, index = _handles(works), ctypes.c_size_t()
+        status = c.work_wait_any(ctypes.addressof(handles), len(works), limit, ctypes.addressof(index))
+        if status != _OK:
+            raise failed(status, None, "wait_any", place=place_of(frame))
     return index.value if index.value < len(works) else None
 
 
 def wait_some(works: Sequence[Optional[Work]], timeout: Optional[float] = None) -> List[int]:
     """The same, and gives the indices of all that are complete by then. Put None in the places of those that were dealt
     with, or they come again."""
-    complete = _complete(works)
-    handles, count = _handles(works), ctypes.c_size_t()
-    indices = (ctypes.c_size_t * len(works))()
-    # Where some are complete already the others are looked at.
-    limit = 0 if complete else _limit(timeout)
-    status = c.work_wait_some(ctypes.addressof(handles), len(works), limit, ctypes.addressof(indices),
-                              ctypes.addressof(count))
-    if status != _OK:
-        raise failed(status, None, "wait_some")
+    frame = _frame(1)
+    limit = _limit(timeout, "wait_some", frame)
+    with _within_all(works, "wait_some", frame):
+        complete = _complete(works)
+        handles, count = _handles(works), ctypes.c_size_t()
+        indices = (ctypes.c_size_t * len(works))()
+        # Where some are complete already the others are looked at.
+        status = c.work_wait_some(ctypes.addressof(handles), len(works), 0 if complete else limit,
+                                  ctypes.addressof(indices), ctypes.addressof(count))
+        if status != _OK:
+            raise failed(status, None, "wait_some", place=place_of(frame))
     return sorted(complete + indices[:count.value])
 
 
 def test_any(works: Sequence[Optional[Work]]) -> Optional[int]:
     """wait_any() that waits for nothing, as Work.test()."""
+    frame = _frame(1)
     complete = _complete(works)
     if complete:
         return complete[0]
-    handles, index = _handles(works), ctypes.c_size_t()
-    status = c.work_test_any(ctypes.addressof(handles), len(works), ctypes.addressof(index))
-    if status != _OK:
-        raise failed(status, None, "test_any")
+    with _within_all(works, "test_any", frame):
+        handles, index = _handles(works), ctypes.c_size_t()
+        status = c.work_test_any(ctypes.addressof(handles), len(works), ctypes.addressof(index))
+        if status != _OK:
+            raise failed(status, None, "test_any", place=place_of(frame))
     return index.value if index.value < len(works) else None
+
+
+def _within_all(works: Sequence[Optional[Work]], call: str, frame: FrameType) -> contextlib.ExitStack:
+    """A call is inside the communicators of all of them."""
+    stack = contextlib.ExitStack()
+    with stack:
+        for calls in {work._calls for work in works if work is not None and work._calls is not None}:
+            stack.enter_context(calls._within(call, frame))
+        return stack.pop_all()
 
 
 def _complete(works: Sequence[Optional[Work]]) -> List[int]:
@@ -189,8 +242,13 @@ def _handles(works: Sequence[Optional[Work]]) -> Any:
     return (ctypes.c_void_p * len(works))(*(work._handle if work is not None else None for work in works))
 
 
-def _limit(timeout: Optional[float]) -> int:
-    return _INT64_MAX if timeout is None else max(0, round(timeout * 1000))
+def _limit(timeout: Optional[float], call: str, frame: FrameType) -> int:
+    """In milliseconds; none for None and for infinity."""
+    if timeout is None:
+        return _INT64_MAX
+    if not isinstance(timeout, (int, float)) or timeout != timeout:
+        raise refused(timeout, "what is waited for at most is a number of seconds", call, frame)
+    return max(0, round(timeout * 1000)) if timeout < _SECONDS_MAX else _INT64_MAX
 
 
 def wait_all(works: Sequence[Optional[Work]]) -> None:

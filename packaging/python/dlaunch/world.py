@@ -10,7 +10,8 @@ from types import FrameType, TracebackType
 from typing import Callable, Optional, Type
 
 from . import _library as c
-from ._places import failed, milliseconds, place_of
+from ._handle import Handle
+from ._places import INT_MAX, failed, integer, milliseconds, place_of, text
 from .communicator import Communicator
 from .errors import Error, MisuseError
 from .store import Store
@@ -20,7 +21,7 @@ _addressof = ctypes.addressof
 _current: Optional[World] = None
 
 
-class World:
+class World(Handle):
     """A rank's place among the ranks of its job, and all that was made from it. init() makes it.
 
     As a context manager it is finalized at the block's end, and after an exception abandoned: the others are told
@@ -78,7 +79,13 @@ class World:
         return self._store
 
     def finalize(self) -> None:
-        """Ends this rank's part in order: the others see that it has left. Does nothing the second time."""
+        """Ends this rank's part in order: the others see that it has left. Does nothing the second time.
+
+        It waits for started calls that go on, receives and probes apart, as long as their timeouts allow. A call that
+        another thread is in raises AbortedError there."""
+        if self._handle is not None:
+            for communicator in list(self._communicators):
+                communicator._finish()
         self._end(c.world_free)
 
     def abandon(self) -> None:
@@ -100,7 +107,8 @@ class World:
 
     def _communicator(self, name: str, frame: FrameType) -> Communicator:
         made = ctypes.c_void_p()
-        self._check(c.comm_create(self._handle, name.encode(), _addressof(made)), "communicator", frame)
+        of_name = text(name, "a name", "communicator", frame)
+        self._check(c.comm_create(self._handle, of_name, _addressof(made)), "communicator", frame)
         assert made.value is not None
         return Communicator(self, made.value)
 
@@ -115,16 +123,19 @@ class World:
 
     def _end(self, function: Callable[[Optional[int]], None]) -> None:
         global _current
-        if self._handle is None:
+        handle, self._handle = self._handle, None
+        if handle is None:
             return
-        for communicator in list(self._communicators):
-            communicator.free()
-        if self._store is not None:
-            self._store._free()
-        function(self._handle)
-        self._handle = None
         if _current is self:
             _current = None
+        are_left = [communicator._free() for communicator in list(self._communicators)]
+        if self._store is not None:
+            self._store._free()
+        if all(are_left):
+            function(handle)
+        else:
+            print(f"dlaunch: rank {self.rank} ends, and a call of another thread does not, so the others see that this "
+                  "rank was lost", file=sys.stderr)
 
     def _forked(self) -> Error:
         return MisuseError(f"this process was forked from process {self._pid}, which is rank {self.rank}, and has no "
@@ -163,12 +174,13 @@ def init(url: Optional[str] = None, *, rank: Optional[int] = None, world_size: O
         raise MisuseError(f"init: rank and world_size are given together, or not at all [{place}]", call="init",
                           place=place)
     if rank is not None and world_size is not None:
-        options.rank, options.world_size = rank, world_size
+        options.rank = integer(rank, 0, INT_MAX, f"a rank is 0 to {INT_MAX}", "init", frame)
+        options.world_size = integer(world_size, 1, INT_MAX, f"a world size is 1 to {INT_MAX}", "init", frame)
     made = ctypes.c_void_p()
     if url is None:
         status = c.world_from_env(_addressof(options), _addressof(made))
     else:
-        status = c.world_init(url.encode(), _addressof(options), _addressof(made))
+        status = c.world_init(text(url, "a URL", "init", frame), _addressof(options), _addressof(made))
     if status or made.value is None:
         raise failed(status, None, "init", place=place)
     _current = World(made.value, place)

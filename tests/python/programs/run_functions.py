@@ -1,5 +1,6 @@
 """dlaunch.run() with functions of this file: what they return, what they raise, and how they die."""
 import os
+import pathlib
 import signal
 import sys
 
@@ -56,9 +57,24 @@ def waits():
         signal.pause()
 
 
-def failure(function, *args, nproc=2):
+def exits(rank):
+    if int(os.environ["RANK"]) == rank:
+        sys.exit(0)
+
+
+def raises_then_dies():
+    if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+        raise KeyError("of the first attempt")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def starts_a_job():
+    return dlaunch.run(says, "that", nproc=1)
+
+
+def failure(function, *args, nproc=2, options=()):
     try:
-        dlaunch.run(function, *args, nproc=nproc, options=["--quiet", "--failure-grace", "60s"])
+        dlaunch.run(function, *args, nproc=nproc, options=["--quiet", "--failure-grace", "60s", *options])
     except dlaunch.RunError as error:
         return error
     raise AssertionError("it went well")
@@ -83,11 +99,30 @@ elif __name__ == "__main__":
     assert error.rank == 1 and error.exit_code == 137 and "killed by SIGKILL" in str(error), error
     assert isinstance(error.errors[0], dlaunch.PeerLostError), error.errors
 
-    for wrong in (lambda: None, 3):
+    error = failure(exits, 1)
+    assert error.rank == 1 and "rank 1 exited before its function returned" in str(error), error
+    assert isinstance(error.__cause__, SystemExit), error.errors
+
+    error = failure(raises_then_dies, nproc=1, options=["--max-restarts", "1"])
+    assert "killed by SIGKILL" in str(error) and "first attempt" not in str(error) and not error.errors, error
+
+    error = failure(signal.pause, nproc=1, options=["--deadline", "1"])
+    assert error.rank is None and error.exit_code == 75 and "deadline" in str(error), error
+
+    sys.path.append(pathlib.Path("/"))
+    assert dlaunch.run(starts_a_job, nproc=1) == [[None]]
+
+    for said, wrong in {"lambda": lambda: dlaunch.run(lambda: None, nproc=1),
+                        "cannot call None": lambda: dlaunch.run(None, nproc=1),
+                        "1 or more, not 0": lambda: dlaunch.run(says, nproc=0),
+                        "1 or more, not '2'": lambda: dlaunch.run(says, nproc="2"),
+                        "argument 2, of type TextIOWrapper": lambda: dlaunch.run(print, 1, sys.stdout, nproc=1),
+                        "not '--quiet'": lambda: dlaunch.run(says, nproc=1, options="--quiet"),
+                        "--result": lambda: dlaunch.run(says, nproc=1, options=["--result", "file"])}.items():
         try:
-            dlaunch.run(wrong, nproc=1) if callable(wrong) else dlaunch.run(says, nproc=0)
+            wrong()
         except dlaunch.MisuseError as misuse:
-            assert str(misuse).startswith("run: "), misuse
+            assert str(misuse).startswith("run: ") and said in str(misuse), misuse
         else:
-            raise AssertionError("it was taken")
+            raise AssertionError(f"it was taken: {said}")
     print("all is as it should be")

@@ -31,5 +31,28 @@ def test_that_is_skipped():
     pytest.skip("not on this machine")
 
 
-def test_of_this_process():
+@pytest.mark.dlaunch(nproc=2)
+def test_with_the_sessions_options(request):
+    assert request.config.getoption("--colour") == "blue"
+
+
+@pytest.mark.dlaunch
+def test_without_a_number():
+    pass
+
+
+@pytest.fixture(scope="module")
+def opened():
+    yield
+    print("the module is torn down")
+
+
+def test_of_this_process(opened):
     assert dlaunch.ANY_SOURCE == -1
+
+
+@pytest.mark.dlaunch(nproc=2)
+@pytest.mark.xfail(raises=ZeroDivisionError, reason="rank 1 divides by 0")
+def test_that_should_fail(dlaunch_world):
+    if dlaunch_world.rank == 1:
+        print(1 / 0)

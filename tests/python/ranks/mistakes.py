@@ -1,6 +1,8 @@
 """What is wrong with an argument is told by a sentence with the line of the call, and leaves the communicator whole."""
+import copy
 import inspect
 import os
+import pickle
 
 import numpy as np
 
@@ -65,7 +67,85 @@ refused("a tag is 0 to", comm.send, np.zeros(1), 0, -2)
 refused("has joined a world at mistakes.py:", dlaunch.init)
 refused("the root has one value for each", comm.duplicate().scatter_object, [], comm.rank)
 
-refused("an operation is one of ReduceOp, not 'sum'", comm.all_reduce, np.zeros(1), "sum")
+refused("all_reduce: an operation is one of ReduceOp, not 'sum' [mistakes.py:", comm.all_reduce, np.zeros(1), "sum")
+
+# No number is cut to the width of a C type.
+one, wide = np.zeros(1), 2**32
+refused("broadcast: a rank is 0 to", comm.broadcast, one, wide)
+for root in (None, 1.0, "0", wide + 1):
+    refused(f"a rank is 0 to {comm.size - 1}, not {root!r}", comm.start_broadcast, one, root)
+    refused("a rank is 0 to", comm.reduce, one, one, root)
+    refused("a rank is 0 to", comm.gather, one, one, root)
+    refused("a rank is 0 to", comm.scatter, one, one, root)
+    refused("a rank is 0 to", comm.send, one, root)
+    refused("a rank is 0 to", comm.irecv, one, root)
+    refused("a rank is 0 to", comm.probe, root)
+    refused("a rank is 0 to", comm.send_object, one, root)
+    refused("a rank is 0 to", comm.broadcast_object, one, root)
+    refused("a rank is 0 to", comm.group, [root])
+    refused("a rank is 0 to", comm.batch, [dlaunch.Transfer.send(one, root)])
+refused("a tag is 0 to", comm.isend, one, 0, "x")
+refused("a tag is 0 to", comm.recv, one, 0, wide)
+refused("a tag is 0 to", comm.batch, [dlaunch.Transfer.send(one, 0, wide)])
+refused("a transfer is made by", comm.batch, [1])
+refused("a colour is 0 to 2147483647, or None, not 4294967295", comm.split, wide - 1)
+refused("a colour is 0 to 2147483647, or None, not -5", comm.split, -5)
+refused("a key is", comm.split, 0, wide)
+refused("flags are 0 to 0xffffffff", comm.agree, wide + 1)
+refused("counts are one number of elements", comm.all_gather, one, one, [2**64] * comm.size)
+refused("counts are one number of elements", comm.all_gather, one, one, [1.0] * comm.size)
+refused("an integer of 64 bits, not 18446744073709551617", world.store.add, "sum", 2**64 + 1)
+refused("an integer of 64 bits, not 1.5", world.store.add, "sum", 1.5)
+refused("there is no rank -2", comm.send, one, -2)
+
+# Text ends at no NUL, and a value is no number.
+refused("a key is text without NUL", world.store.set, "a\0b", b"")
+refused("a key is text without NUL", world.store.get, b"bytes")
+refused("a name is text without NUL", world.communicator, "a\0b")
+refused("a value is bytes, or text", world.store.set, "number", 5)
+refused("a value is bytes, or text", world.store.set, "list", [1])
+refused("what is waited for at most is a number of seconds, not nan", dlaunch.wait_any, [None], float("nan"))
+
+# Where a buffer is needed None is none.
+refused("an object of type NoneType shows no memory", comm.reduce, one, None, comm.rank)
+refused("an object of type NoneType shows no memory", comm.scatter, None, one, comm.rank)
+
+# A buffer is free again after any refusal.
+memory = bytearray(4)
+for wrong in (lambda: comm.start_broadcast(memory, None), lambda: comm.irecv(memory, 1.5),
+              lambda: comm.irecv(memory, 0, tag="x"), lambda: comm.start_all_reduce(memory, timeout="x"),
+              lambda: comm.start_batch([dlaunch.Transfer.recv(memory, None)]),
+              lambda: comm.all_reduce_into(memory, [1])):
+    refused("", wrong)
+    memory.extend(b"x")
+
+# Of a handle there is one; an operation is a value.
+started, sent = comm.start_barrier(), comm.isend(one, comm.rank, 77)
+message = comm.match(comm.rank, 77)
+for handle in (world, comm, world.store, started, message, dlaunch.Join(comm, print)):
+    for copied in (copy.copy, copy.deepcopy, pickle.dumps):
+        try:
+            copied(handle)
+        except TypeError as error:
+            assert f"a {type(handle).__name__} is neither copied nor pickled" in str(error), error
+        else:
+            raise AssertionError(f"{handle} was copied")
+comm.recv_matched(message, one)
+assert started.wait_for(float("inf")) and dlaunch.wait_any([sent], float("inf")) == 0
+assert pickle.loads(pickle.dumps(dlaunch.ReduceOp.SUM)) is dlaunch.ReduceOp.SUM is copy.deepcopy(dlaunch.ReduceOp.SUM)
+scaled = pickle.loads(pickle.dumps(dlaunch.ReduceOp.premul_sum(0.5).canonical()))
+assert repr(scaled) == "ReduceOp.premul_sum(0.5).canonical()" and scaled._struct.factor == 0.5
+mean = here(lambda: comm.duplicate().all_reduce(np.zeros(1, int), dlaunch.ReduceOp.MEAN))
+assert "cast first to a floating-point type [mistakes.py:" in str(mean), mean
+
+# After free() the name stays, and the rest says why there is nothing.
+freed = world.communicator("freed")
+freed.free()
+assert freed.name == "freed"
+refused("this communicator was freed", lambda: freed.timeout)
+refused("this communicator was freed", setattr, freed, "timeout", 5)
+late = here(lambda: comm.duplicate().recv_object(timeout=0.01))
+assert str(late).startswith("recv_object from any rank") and late.call == "recv_object", late
 
 error = here(lambda: comm.all_reduce(None))
 assert error.rank == comm.rank and error.call == "all_reduce" and error.place.startswith("mistakes.py:"), vars(error)

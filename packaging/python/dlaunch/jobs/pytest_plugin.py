@@ -5,26 +5,31 @@ test has passed where it has on all ranks.
 """
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pathlib
 import sys
 import tempfile
-from typing import Any, Dict, Iterator, Optional
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import pytest
 
 import dlaunch
 
 from .._library import PREFIX
-from .run import run_command
+from .pytest_options import of_ranks
+from .run import checked, run_command
 
 _FOLDER = "DLAUNCH_PYTEST_FOLDER"  # Set on the ranks.
+_STRICT = "[XPASS(strict)]"  # What the text of a test that should have failed begins with.
 
 
 def pytest_configure(config: Any) -> None:
     config.addinivalue_line("markers", "dlaunch(nproc, options=()): run the test on nproc ranks, which dlaunch starts "
                                        "with these options")
+    if _FOLDER in os.environ and _path().exists():
+        _path().unlink()  # Of an attempt before this one.
 
 
 @pytest.fixture
@@ -36,11 +41,17 @@ def dlaunch_world() -> Iterator[dlaunch.World]:
 
 def _run_marked(item: Any, nextitem: Any) -> Optional[bool]:
     mark = item.get_closest_marker("dlaunch")
-    if mark is None or _FOLDER in os.environ:
+    # With --setup-only no test runs, so pytest shows this one's fixtures as any other's.
+    if mark is None or _FOLDER in os.environ or item.config.getoption("setuponly", False):
         return None
+    more: Dict[str, Any] = {}
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
-    call = pytest.CallInfo.from_call(lambda: _run_on_ranks(item, *mark.args, **mark.kwargs), "call")
-    report = pytest.TestReport.from_item_and_call(item, call)
+    report = _report(item, "call", lambda: _run_on_ranks(item, mark, more))
+    report.__dict__.update(more)
+    item.ihook.pytest_runtest_logreport(report=report)
+    # The item itself was not set up here, but what the test before shares with this one or the next may be.
+    following = None if item.session.shouldfail or item.session.shouldstop else nextitem
+    report = _report(item, "teardown", lambda: item.session._setupstate.teardown_exact(following))
     item.ihook.pytest_runtest_logreport(report=report)
     item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
     return True
@@ -50,44 +61,116 @@ def _run_marked(item: Any, nextitem: Any) -> Optional[bool]:
 pytest_runtest_protocol = pytest.hookimpl(tryfirst=True)(_run_marked)
 
 
+def _report(item: Any, when: Any, function: Callable[[], None]) -> Any:
+    """Of a phase. What it prints is shown as a test's output is: below a failure, or at once with -s."""
+    manager = item.config.pluginmanager.getplugin("capturemanager")
+    with contextlib.nullcontext() if manager is None else manager.item_capture(when, item):
+        call = pytest.CallInfo.from_call(function, when)
+    # Only now, as old releases of pytest keep capturing where an exception passes by.
+    if call.excinfo is not None and isinstance(call.excinfo.value, (KeyboardInterrupt, pytest.exit.Exception)):
+        raise call.excinfo.value
+    return item.ihook.pytest_runtest_makereport(item=item, call=call)
+
+
 def pytest_runtest_logreport(report: Any) -> None:
     """On a rank: writes down what became of each phase, the worst of which counts."""
     if _FOLDER not in os.environ:
         return
+    expected = getattr(report, "wasxfail", None)
     if report.outcome == "passed" and report.when != "call":
         return
-    path = pathlib.Path(os.environ[_FOLDER]) / f"rank{os.environ['RANK']}"
+    told = {"outcome": report.outcome, "text": str(report.longrepr or ""), "where": None, "wasxfail": expected}
     if report.outcome == "skipped" and isinstance(report.longrepr, tuple):
-        text = str(report.longrepr[2])
-    else:
-        text = str(report.longrepr or "")
-    if not path.exists() or report.outcome == "failed":
-        path.write_text(json.dumps({"outcome": report.outcome, "text": text}))
+        path, line, told["text"] = report.longrepr
+        told["where"] = [str(path), line]
+    if report.outcome == "failed":
+        told["text"] += "".join(f"\n---- {name} ----\n{text.rstrip()}" for name, text in report.sections)
+    before = _told()
+    if before is None or report.outcome == "failed":
+        if before is not None and before["outcome"] == "failed":
+            told["text"] = before["text"] + "\n" + told["text"]
+        _tell(told)
 
 
-def _run_on_ranks(item: Any, nproc: int, options: Any = ()) -> None:
+def pytest_keyboard_interrupt(excinfo: Any) -> None:
+    """On a rank: writes down that pytest.exit() was called, which ends the whole session."""
+    if _FOLDER in os.environ and isinstance(excinfo.value, pytest.exit.Exception):
+        _tell({"outcome": "exit", "text": str(excinfo.value.msg), "code": excinfo.value.returncode})
+
+
+def _told(folder: Optional[pathlib.Path] = None, rank: Optional[int] = None) -> Optional[Dict[str, Any]]:
+    """What a rank has written down, this one unless told otherwise."""
+    path = _path(folder, rank)
+    told: Optional[Dict[str, Any]] = json.loads(path.read_text()) if path.exists() else None
+    return told
+
+
+def _tell(told: Dict[str, Any]) -> None:
+    whole = _path().with_suffix(".part")
+    whole.write_text(json.dumps(told))
+    whole.rename(_path())
+
+
+def _path(folder: Optional[pathlib.Path] = None, rank: Optional[int] = None) -> pathlib.Path:
+    return (folder or pathlib.Path(os.environ[_FOLDER])) / f"rank{os.environ['RANK'] if rank is None else rank}"
+
+
+def _run_on_ranks(item: Any, mark: Any, more: Dict[str, Any]) -> None:
+    """Raises what has become of the test. `more` are members of its report that pytest does not make of that."""
+    nproc, options = _asked(item, *mark.args, **mark.kwargs)
     with tempfile.TemporaryDirectory(prefix="dlaunch-pytest-") as folder:
         command = [str(PREFIX / "bin" / "dlaunch"), "--standalone", "--nproc-per-node", str(nproc), "--ends-with-stdin",
-                   "--env", f"{_FOLDER}={folder}", "--cwd", str(item.config.invocation_params.dir), *options,
-                   "--no-python", sys.executable, "-u", "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir",
-                   str(item.config.rootpath), f"{item.path}::{item.nodeid.partition('::')[2]}"]
+                   "--env", f"{_FOLDER}={folder}", "--env", "PYTEST_ADDOPTS=", "--cwd",
+                   str(item.config.invocation_params.dir), *options, "--no-python", sys.executable, "-u", "-m",
+                   "pytest", *of_ranks(item.config), f"{item.path}::{item.nodeid.partition('::')[2]}"]
         exit_code = run_command(command)
-        _judge(pathlib.Path(folder), nproc, exit_code)
+        _judge(pathlib.Path(folder), nproc, exit_code, more)
 
 
-def _judge(folder: pathlib.Path, nproc: int, exit_code: int) -> None:
-    told: Dict[int, Any] = {}
+def _asked(item: Any, *args: Any, **kwargs: Any) -> Tuple[int, List[str]]:
+    """The mark's values. The test fails with a sentence where they cannot be."""
+    values = {**dict(zip(("nproc", "options"), args)), **kwargs}
+    unknown = sorted(set(values) - {"nproc", "options"})
+    if len(args) > 2 or unknown:
+        what = f"no {unknown[0]}" if unknown else "no third value"
+        pytest.fail(f"@pytest.mark.dlaunch of {item.name}: it takes nproc and options, and {what}", pytrace=False)
+    if "nproc" not in values:
+        pytest.fail(f"@pytest.mark.dlaunch of {item.name}: it lacks nproc, the number of ranks; write "
+                    "@pytest.mark.dlaunch(nproc=2)", pytrace=False)
+    try:
+        return checked(f"@pytest.mark.dlaunch of {item.name}", values["nproc"], values.get("options", ()))
+    except dlaunch.MisuseError as error:
+        misuse = str(error)
+    pytest.fail(misuse, pytrace=False)
+
+
+def _judge(folder: pathlib.Path, nproc: int, exit_code: int, more: Dict[str, Any]) -> None:
+    told: Dict[int, Dict[str, Any]] = {}
     for rank in range(nproc):
-        path = folder / f"rank{rank}"
-        if path.exists():
-            told[rank] = json.loads(path.read_text())
-    failed = {rank: one["text"] for rank, one in told.items() if one["outcome"] == "failed"}
+        one = _told(folder, rank)
+        if one is not None:
+            told[rank] = one
+    for one in told.values():
+        if one["outcome"] == "exit":
+            pytest.exit(one["text"], one["code"])
+    expected = [one for one in told.values() if one["wasxfail"] is not None]
+    as_expected = [one for one in expected if one["outcome"] == "skipped"]
+    # A test that should fail does so where it fails on one rank, so others may pass it, in the strict sense, too.
+    failed = {rank: one["text"] for rank, one in told.items()
+              if one["outcome"] == "failed" and not (as_expected and one["text"].startswith(_STRICT))}
     if failed:
         parts = [f"---- rank {rank} of {nproc} ----\n{text}" for rank, text in failed.items()]
         pytest.fail("\n".join(parts), pytrace=False)
+    if as_expected and len(told) == nproc:
+        more.update(wasxfail=as_expected[0]["wasxfail"], longrepr=as_expected[0]["text"])
+        pytest.skip(as_expected[0]["wasxfail"])
     if exit_code != 0 or len(told) < nproc:
         pytest.fail(f"dlaunch ended with {exit_code}, and {nproc - len(told)} of {nproc} ranks did not tell how the "
                     "test went", pytrace=False)
-    skipped = [one["text"] for one in told.values() if one["outcome"] == "skipped"]
+    skipped = [one for one in told.values() if one["outcome"] == "skipped"]
     if skipped:
-        pytest.skip(skipped[0])
+        if skipped[0]["where"] is not None:
+            more["longrepr"] = (*skipped[0]["where"], skipped[0]["text"])
+        pytest.skip(skipped[0]["text"])
+    if expected:
+        more["wasxfail"] = expected[0]["wasxfail"]

@@ -12,15 +12,22 @@ from typing import Any, Dict, Optional
 # What the program's __name__ is here, so that it does not start its own job again. What it defines is known by this
 # name, and run() knows it, too.
 _MAIN = "__dlaunch_main__"
+# While the program's own file is read, when run() must start no job. run() finds it in this module, then __main__.
+_dlaunch_reads_program = False
 
 
 def _main_module(task: Dict[str, Any]) -> None:
     """The program's own file, as the module that pickle looks its functions up in."""
+    global _dlaunch_reads_program
+    _dlaunch_reads_program = True
     if task["module"] is not None:
         names = runpy.run_module(task["module"], run_name=_MAIN, alter_sys=True)
     elif task["file"] is not None:
         names = runpy.run_path(task["file"], run_name=_MAIN)
     else:
+        names = {}
+    _dlaunch_reads_program = False
+    if not names:
         return
     main = types.ModuleType(_MAIN)
     main.__dict__.update(names)
@@ -45,16 +52,23 @@ def _pickled_error(error: BaseException) -> Optional[bytes]:
 def main() -> None:
     folder = pathlib.Path(sys.argv[1])
     mine = folder / f"rank{os.environ['RANK']}"
+    # What an attempt before this one has written tells nothing of this one.
+    if mine.exists():
+        mine.unlink()
     task = json.loads((folder / "task.json").read_text())
     sys.path[:] = task["path"]
     sys.argv[:] = [task["file"] or ""]
     try:
         call = (folder / "call").read_bytes()
-        if b"__main__" in call:
+        if b"__main__" in call or _MAIN.encode() in call:
             _main_module(task)
         function, args = pickle.loads(call)
         _write(mine, {"value": pickle.dumps(function(*args))})
     except BaseException as error:
+        if _dlaunch_reads_program and getattr(error, "call", None) == "run":
+            # The program's caller says it once, for all ranks.
+            _write(mine, {"misuse": str(error)})
+            sys.exit(1)
         _write(mine, {"error": _pickled_error(error), "traceback": traceback.format_exc()})
         raise
 

@@ -1,0 +1,15 @@
+"""What everything that stands for something of the library's has in common."""
+from __future__ import annotations
+
+from typing import Any
+
+
+class Handle:
+    """Of each there is one, which gives back what it stands for."""
+
+    __slots__ = ()
+
+    def __reduce__(self) -> Any:
+        # The copy module asks for this as well.
+        raise TypeError(f"a {type(self).__name__} is neither copied nor pickled: it stands for something of this "
+                        "process, and of that there is one")
