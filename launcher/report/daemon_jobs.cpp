@@ -77,7 +77,8 @@ std::optional<std::string> daemon_job_text(std::string_view text) {
     const json job = json::parse(text);
     std::string said = "job " + field(job, "job") + ": " + state_of(job) + "; epoch " +
                        field(job, "epoch") + ", attempt " + field(job, "attempt") + ", " +
-                       nodes_of(job) + " nodes, " + field(job, "world_size") + " ranks\n" +
+                       nodes_of(job) + " nodes, " +
+                       plural(job.at("world_size").get<long>(), "rank") + "\n" +
                        field(job, "standing") + "\n" + behind_text(job);
     std::vector<Row> rows = {{"node", "state", "rank", "ranks", "heard", "host"}};
     for (const json& node : job.at("nodes")) {

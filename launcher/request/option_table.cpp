@@ -3,12 +3,12 @@
 
 #include "launcher/request/brief_help.hpp"
 #include "launcher/request/option_values.hpp"
+#include "runtime/base/text/control.hpp"
 #include "runtime/base/text/take.hpp"
 
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <cstring>
 
 namespace dlaunch::launcher {
 
@@ -109,17 +109,12 @@ Taken ignored_duration(Draft&, std::string_view value) {
   return take::store(read_duration(value), ignored);
 }
 
-/// The id becomes part of paths and of socket names.
-Taken job_id(Draft& draft, std::string_view value) {
-  constexpr std::size_t id_max = 128;
-  if (value.size() > id_max) return Complaint{"at most 128 characters are allowed"};
-  const bool plain = std::all_of(value.begin(), value.end(), [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) || (c != 0 && std::strchr(".,:;@%+=_-", c));
-  });
-  if (!plain || value == "." || value == "..") {
-    return Complaint{"only letters, digits and .,:;@%+=_- are allowed"};
+Taken node_id(Draft& draft, std::string_view value) {
+  constexpr std::size_t bytes_max = 255;
+  if (value.size() > bytes_max || std::ranges::any_of(value, is_control)) {
+    return Complaint{"at most 255 bytes are allowed, none of them a control character"};
   }
-  return take::text<&Draft::job_id>(draft, value);
+  return take::text<&Draft::node_id>(draft, value);
 }
 
 Taken stdin_rank(Draft& draft, std::string_view value) {
@@ -228,13 +223,14 @@ constexpr auto rows = std::to_array<OptionRow<Draft>>({
    take::number<&Draft::node_rank, 0, node_ranks_max>},
   {{"node-id", 0, "NAME", "", meeting, ours,
     "This node's name, unique in the job; default: the host's, with what makes it unique."},
-   take::text<&Draft::node_id>},
+   node_id},
   {{"rdzv-endpoint", 0, "HOST:PORT|unix:PATH", "", meeting, also_torchrun,
     "The nodes' meeting place, port " DLAUNCH_MEETING_PORT " by default: a dlaunchd, else the node "
     "that has this address; or the socket of a dlaunchd on this host."},
    take::any_text<&Draft::rdzv_endpoint>},
   {{"rdzv-id", 0, "ID", "", meeting, also_torchrun,
-    "The job's id; needed with a dlaunchd, else made up."}, job_id},
+    "The job's id; needed with a dlaunchd, else made up."},
+   take::by<&Draft::job_id, read_job_id>},
   {{"rdzv-role", 0, "auto|host|join", "auto", meeting, ours,
     "Whether this node hosts the rendezvous or joins it; auto: it hosts if it can bind the "
     "address."},

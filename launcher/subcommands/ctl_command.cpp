@@ -14,6 +14,7 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -114,15 +115,19 @@ std::string read_token(const std::string& path) {
 }
 
 EarlyExit shown(const Asked& asked, const Verb& verb, const DaemonAnswer& answer) {
-  if (answer.code == 200 && verb.method == "GET" && !asked.json) {
-    const auto text =
-        verb.name == "jobs" ? daemon_jobs_text(answer.body) : daemon_job_text(answer.body);
-    if (text) return {.code = 0, .text = *text};
+  std::optional<std::string> text;
+  if (answer.code == 200 && verb.method == "GET") {
+    text = verb.name == "jobs" ? daemon_jobs_text(answer.body) : daemon_job_text(answer.body);
+    if (text && asked.json) text = answer.body;
+  } else if (answer.is_text) {
+    text = answer.body;
+  }
+  if (!text) {
     return ctl_options().refuse(
         exit_code::unreachable,
         "what answers at " + host_port(asked.host, asked.port) + " is no dlaunchd of this version");
   }
-  if (answer.code == 200) return {.code = 0, .text = answer.body};
+  if (answer.code == 200) return {.code = 0, .text = *text};
   const bool denied = answer.code == 401 || answer.code == 403;
   const auto sentence = without_controls(answer.body.substr(0, answer.body.find('\n')));
   return ctl_options().refuse(denied ? exit_code::authentication : exit_code::failed,
@@ -142,8 +147,9 @@ DaemonAnswer await_backup(const Asked& asked, const std::string& target) {
     if (now.body != std::exchange(before, now.body)) {
       deadline = deadline_after(asked.timeout, Clock::now());
     } else if (Clock::now() >= deadline) {
-      throw Error(Errc::timeout, "the backup makes no progress: " +
-                                     without_controls(before.substr(0, before.find('\n'))));
+      throw Error(Errc::timeout,
+                  "the backup makes no progress, and is not ended; dlaunchd says " +
+                      in_quotes(without_controls(before.substr(0, before.find('\n')))));
     }
     std::this_thread::sleep_for(pause);
   }
@@ -193,6 +199,15 @@ EarlyExit run_ctl(std::span<const std::string> arguments) {
                                    : verb->most == 2        ? " takes a job's id and a node's"
                                    : verb->name == "backup" ? " takes a name for it, and no more"
                                                             : " takes a job's id, and no more"));
+  }
+  const auto empty = std::find(words.begin(), words.end(), "");
+  if (empty != words.end()) {
+    const bool is_node = empty - words.begin() == 2;
+    return ctl_options().refuse(exit_code::usage,
+                                std::string(verb->name == "backup" ? "the backup's name"
+                                            : is_node              ? "the node's id"
+                                                                   : "the job's id") +
+                                    " is empty");
   }
   const bool acts = verb->method != "GET";
   if (acts && asked.token_file.empty()) {

@@ -78,6 +78,8 @@ std::optional<DaemonAnswer> parsed(const std::string& text) {
   DaemonAnswer answer;
   const char* const from = text.data() + blank + 1;
   if (std::from_chars(from, from + 3, answer.code).ptr != from + 3) return std::nullopt;
+  const std::string_view header = std::string_view(text).substr(0, body);
+  answer.is_text = header.find("\r\nContent-Type: text/plain") != std::string_view::npos;
   answer.body = text.substr(body + end_of_header.size());
   return answer;
 }
@@ -92,7 +94,9 @@ DaemonAnswer ask_daemon(const std::string& host, std::uint16_t port, const Daemo
   std::string text = request.method + " " + request.target + " HTTP/1.0\r\nHost: " + peer + "\r\n";
   if (!request.token.empty()) text += "Authorization: Bearer " + request.token + "\r\n";
   send_all(fd.get(), text + "\r\n", peer, deadline);
-  auto answer = parsed(read_to_end(fd.get(), peer, deadline));
+  const bool acts = request.method != "GET";
+  auto answer =
+      parsed(read_to_end(fd.get(), acts ? peer + ", which may have done it," : peer, deadline));
   if (!answer) throw Error(Errc::unreachable, "what answers at " + peer + " does not speak HTTP");
   return *std::move(answer);
 }

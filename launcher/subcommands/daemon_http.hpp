@@ -16,11 +16,13 @@ struct DaemonRequest {
 
 struct DaemonAnswer {
   int code = 0;
+  bool is_text = false;  ///< Plain text, as dlaunchd's sentences are.
   std::string body;
 };
 
 /// Asks, and waits for the whole answer. Throws Error: unreachable where nobody listens, or the
-/// listener does not speak HTTP; timeout after the deadline.
+/// listener does not speak HTTP; timeout after the deadline. The sentence says so if the action
+/// that was asked for may have been done.
 DaemonAnswer ask_daemon(const std::string& host, std::uint16_t port, const DaemonRequest& request,
                         Clock::time_point deadline);
 

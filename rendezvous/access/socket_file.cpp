@@ -17,15 +17,6 @@ namespace {
 
 constexpr std::size_t group_record_bytes = 64u << 10;
 
-gid_t group_of(const std::string& name) {
-  std::vector<char> buffer(group_record_bytes);
-  group entry{};
-  group* found = nullptr;
-  ::getgrnam_r(name.c_str(), &entry, buffer.data(), buffer.size(), &found);
-  if (found != nullptr) return found->gr_gid;
-  throw Error(Errc::misuse, "socket-group: there is no group " + in_quotes(name) + " here");
-}
-
 Error failure(const std::string& path, const std::string& what) {
   return Error(Errc::unreachable, "listening on unix:" + path + ": " + what);
 }
@@ -35,7 +26,7 @@ void remove_old(const std::string& path) {
   struct stat file {};
   if (::lstat(path.c_str(), &file) != 0) return;  // Binding says what else is wrong.
   if (!S_ISSOCK(file.st_mode)) {
-    throw Error(Errc::refused, "listening on unix:" + path + ": another kind of file is there");
+    throw Error(Errc::misuse, "listening on unix:" + path + ": another kind of file is there");
   }
   try {
     connect_unix(path, Clock::now() + std::chrono::seconds(1));
@@ -47,6 +38,15 @@ void remove_old(const std::string& path) {
 }
 
 }  // namespace
+
+gid_t group_of(const std::string& name) {
+  std::vector<char> buffer(group_record_bytes);
+  group entry{};
+  group* found = nullptr;
+  ::getgrnam_r(name.c_str(), &entry, buffer.data(), buffer.size(), &found);
+  if (found != nullptr) return found->gr_gid;
+  throw Error(Errc::misuse, "socket-group: there is no group " + in_quotes(name) + " here");
+}
 
 SocketFile::SocketFile(const std::string& path, mode_t mode, const std::string& group)
     : path_(path) {

@@ -10,12 +10,15 @@
 
 namespace dlaunch::rendezvous {
 
+/// The group of this name. Throws Error{misuse} where there is none.
+gid_t group_of(const std::string& name);
+
 /// A unix socket at a path, which is removed when this goes.
 class SocketFile {
  public:
   /// Binds and listens; the file gets this mode, and the group where one is named. A socket that a
-  /// daemon left behind is replaced. Throws Error: refused where one that lives or another kind of
-  /// file is in the way, misuse for an unknown group, unreachable otherwise.
+  /// daemon left behind is replaced. Throws Error: refused where one that lives is in the way,
+  /// misuse for another kind of file and for an unknown group, unreachable otherwise.
   SocketFile(const std::string& path, mode_t mode, const std::string& group);
   ~SocketFile();
   SocketFile(const SocketFile&) = delete;

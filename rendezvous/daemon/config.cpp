@@ -146,6 +146,22 @@ constexpr auto log_forms = std::to_array<take::Named<Log::Form>>({
     {"json", Log::Form::json},
 });
 
+/// Whether listening at `one` takes `other`, at the same port, besides.
+bool takes_host(std::string_view one, std::string_view other) {
+  if (one == "localhost") return other == "127.0.0.1" || other == "::1";
+  const bool v6 = other.find(':') != std::string_view::npos;
+  if (one == "::") return v6 || other == "localhost";
+  const bool v4 = other.find_first_not_of("0123456789.") == std::string_view::npos;
+  return one == "0.0.0.0" && (v4 || other == "localhost");
+}
+
+/// With port 0 the kernel chooses another one each time.
+bool is_one_address(const ListenAt& one, const ListenAt& other) {
+  if (one == other) return one.port != 0 || !one.path.empty();
+  return one.path.empty() && other.path.empty() && one.port == other.port && one.port != 0 &&
+         (takes_host(one.host, other.host) || takes_host(other.host, one.host));
+}
+
 constexpr std::string_view keys = "Options that are keys of the configuration file, too";
 constexpr std::string_view others = "Others";
 constexpr OptionTraits live{.file = true, .reload = true};
@@ -213,7 +229,7 @@ constexpr auto rows = std::to_array<OptionRow<Config>>({
    [](Config& c, std::string_view v) {
      return take::store(read_duration(v), c.rules.asked_time_max); }},
   {{"remember", 0, "TIME", "10m", keys, live,
-    "How long a finished job is shown and its name refused."},
+    "How long a finished job is shown, and its nodes that come late are told how it ended."},
    [](Config& c, std::string_view v) { return take::store(read_duration(v), c.rules.remember); }},
   {{"drain-timeout", 0, "TIME", "30s", keys, live,
     "How long running jobs may go on when the daemon is asked to stop."},
@@ -271,6 +287,22 @@ std::optional<std::string> exposure(const Config& config, bool secret) {
            ": beyond loopback a secret is needed, since anyone who can connect to " +
            to_string(at) +
            " could take part in any job; set secret-file, or listen on 127.0.0.1 or [::1]";
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> doubled_address(const Config& config) {
+  for (auto one = config.listen.begin(); one != config.listen.end(); ++one) {
+    for (auto other = config.listen.begin(); other != one; ++other) {
+      if (!is_one_address(*one, *other)) continue;
+      return config.given.as_written("listen") + ": " +
+             (*one == *other ? to_string(*one) + " is given twice"
+                             : to_string(*other) + " and " + to_string(*one) + " are one address") +
+             "; leave one out";
+    }
+    if (!config.http || !is_one_address(*one, *config.http)) continue;
+    return config.given.as_written("http") + ": agents come in at " + to_string(*one) +
+           "; the status needs a port of its own";
   }
   return std::nullopt;
 }

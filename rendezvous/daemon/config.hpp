@@ -61,6 +61,10 @@ std::variant<Config, EarlyExit> read_config(std::span<const std::string> argumen
 /// Nullopt: it may.
 std::optional<std::string> exposure(const Config& config, bool secret);
 
+/// Why these addresses cannot all be listened on: two of them are one. Nullopt: they can. Names are
+/// not looked up.
+std::optional<std::string> doubled_address(const Config& config);
+
 /// The keys whose values are written otherwise in `now` and take effect at a restart only.
 std::vector<std::string> unchangeable(const Config& before, const Config& now);
 /// `before` with what a reload changes as it is in `now`.

@@ -90,6 +90,17 @@ std::unique_ptr<JobJournal> Daemon::load_journal() {
                       [this](const LogLine& line) { log_.write(line); });
 }
 
+/// Whoever has the address now may have left it by the next start, so that is no refusal of the
+/// configuration.
+std::vector<unique_fd> Daemon::open(const ListenAt& at) {
+  try {
+    return open_all(at);
+  } catch (const Error& error) {
+    if (error.errc() != Errc::refused) throw;
+    throw Error(Errc::unreachable, error.what());
+  }
+}
+
 /// All the addresses of a name: "localhost" is 127.0.0.1 and ::1.
 std::vector<unique_fd> Daemon::open_all(const ListenAt& at) {
   std::vector<unique_fd> fds;
@@ -117,10 +128,10 @@ void Daemon::open_listeners() {
   task_.sockets.clear();
   if (rendezvous.empty()) {
     for (const auto& at : task_.config.listen) {
-      for (auto& fd : open_all(at)) rendezvous.push_back(std::move(fd));
+      for (auto& fd : open(at)) rendezvous.push_back(std::move(fd));
     }
   }
-  if (http.empty() && task_.config.http) http = open_all(*task_.config.http);
+  if (http.empty() && task_.config.http) http = open(*task_.config.http);
   for (auto& fd : rendezvous) {
     const Address at = local_address(fd.get());
     if (!at.is_loopback() && keyring_.empty()) {
@@ -193,7 +204,9 @@ void Daemon::reload() {
   auto read = task_.read_again();
   std::string wrong;
   if (const auto* exit = std::get_if<EarlyExit>(&read)) {
-    wrong = exit->text;
+    // The log names the program itself.
+    const std::string program = dlaunchd_options().program() + ": ";
+    wrong = exit->text.substr(exit->text.starts_with(program) ? program.size() : 0);
     if (wrong.ends_with('\n')) wrong.pop_back();
   } else {
     try {

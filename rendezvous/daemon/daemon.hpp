@@ -60,6 +60,7 @@ class Daemon {
   void ask_for_secret(bool trust_loopback);
   void reload_secrets(const Config& now);
   void open_listeners();
+  std::vector<unique_fd> open(const ListenAt& at);
   std::vector<unique_fd> open_all(const ListenAt& at);
   void open_http(unique_fd listener);
   void announce();

@@ -1,3 +1,5 @@
+#include "rendezvous/access/keyring.hpp"
+#include "rendezvous/access/socket_file.hpp"
 #include "rendezvous/daemon/config.hpp"
 #include "rendezvous/daemon/daemon.hpp"
 #include "rendezvous/daemon/log.hpp"
@@ -9,16 +11,19 @@
 #include "runtime/base/os/program.hpp"
 #include "runtime/base/phrases.hpp"
 #include "runtime/base/secret/secrets.hpp"
+#include "runtime/base/text/values.hpp"
 
 #include <dlaunch/error.hpp>
 
 #include <csignal>
 #include <cstdlib>
 #include <exception>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -90,6 +95,31 @@ std::shared_ptr<const Operators> find_operators(const Config& config) {
   return std::make_shared<const Operators>(read_operators_credential(path));
 }
 
+/// The start makes the state file, and no folder for it. Where only the daemon's own user may look,
+/// nothing is known.
+void check_state_folder(const Config& config) {
+  namespace fs = std::filesystem;
+  if (!config.state.starts_with(sqlite_state)) return;
+  const auto folder = fs::path(config.state.substr(sqlite_state.size())).parent_path();
+  std::error_code unknown;
+  const auto kind = folder.empty() ? fs::file_type::directory : fs::status(folder, unknown).type();
+  if (kind == fs::file_type::directory || kind == fs::file_type::none) return;
+  throw Error(Errc::misuse, config.given.as_written("state") + ": there is no folder " +
+                                name_in_quotes(folder.string()));
+}
+
+/// What the start refuses although each value is good by itself: --check refuses it as well. Throws
+/// Error.
+void check_start(const DaemonTask& task) {
+  Keyring().accept(task.secrets);
+  const Config& config = task.config;
+  for (const auto& no : {exposure(config, !task.secrets.empty()), doubled_address(config)}) {
+    if (no) throw Error(Errc::misuse, *no);
+  }
+  if (!config.socket_group.empty()) group_of(config.socket_group);
+  check_state_folder(config);
+}
+
 /// Chooses the state folder that the service manager has made, unless the configuration names one.
 void choose_state(Config& config) {
   const auto folder = variable("STATE_DIRECTORY");
@@ -117,6 +147,12 @@ int print_job_key(std::span<const std::string> arguments) {
     return say_and_exit_with(exit_code::usage,
                              "dlaunchd: job-key needs the job's id: dlaunchd job-key ID\n");
   }
+  const auto job = read_job_id(config.words.front());
+  if (const auto* wrong = std::get_if<Complaint>(&job)) {
+    return say_and_exit_with(exit_code::usage, "dlaunchd: job-key " +
+                                                   name_in_quotes(config.words.front()) + ": " +
+                                                   wrong->sentence + "\n");
+  }
   try {
     const auto secrets = find_secrets(config);
     if (secrets.empty()) {
@@ -124,8 +160,8 @@ int print_job_key(std::span<const std::string> arguments) {
           exit_code::configuration,
           "dlaunchd: there is no secret to derive a key from: give --secret-file FILE\n");
     }
-    const std::string& job = config.words.front();
-    return say_and_exit_with(0, job_key_text(job, secrets.front().secret.job_key(job)) + "\n");
+    const auto& id = std::get<std::string>(job);
+    return say_and_exit_with(0, job_key_text(id, secrets.front().secret.job_key(id)) + "\n");
   } catch (const Error& error) {
     return say_and_exit_with(exit_code::configuration,
                              std::string("dlaunchd: ") + error.what() + "\n");
@@ -156,12 +192,10 @@ int main(int argc, char** argv) {
     task.secrets = find_secrets(task.config);
     task.operators = find_operators(task.config);
     task.read_operators = find_operators;
+    check_start(task);
   } catch (const Error& error) {
     return say_and_exit_with(exit_code::configuration,
                              std::string("dlaunchd: ") + error.what() + "\n");
-  }
-  if (const auto no = exposure(task.config, !task.secrets.empty())) {
-    return say_and_exit_with(exit_code::configuration, "dlaunchd: " + *no + "\n");
   }
   if (task.config.check) return say_and_exit_with(0, "dlaunchd: the configuration is good\n");
 

@@ -6,6 +6,7 @@
 #include "rendezvous/state/state_file.hpp"
 #include "runtime/base/exit_code.hpp"
 #include "runtime/base/os/program.hpp"
+#include "runtime/base/os/random.hpp"
 #include "runtime/base/phrases.hpp"
 #include "runtime/base/text/options.hpp"
 
@@ -30,11 +31,12 @@ std::string summary(const StateContents& contents) {
          plural(keys, "key");
 }
 
-/// Makes a copy that exists as a whole or not at all.
+/// Makes a copy that exists as a whole or not at all. Its unfinished part has a name that no other
+/// command and no user has given.
 StateContents copy(const std::string& from, const std::string& to) {
   StateFile file = StateFile::open_existing(from);
   StateContents contents = file.load();
-  const auto copying = file.copy_to(to, to + ".part");
+  const auto copying = file.copy_to(to, to + ".part-" + random_hex(16));
   while (!copying->step()) continue;
   return contents;
 }

@@ -100,10 +100,11 @@ Json to_json(const RankDetails& rank) {
 
 Json summary(const NamedJobStatus& job, const JobLag& lag, Clock::time_point now) {
   const JobStatus& status = job.status;
+  const bool ended = job.finish && !job.finish->sentence.empty();
   Json json = {{"job", job.job},
                {"incarnation", job.incarnation},
                {"state", name_of(job_states, status.state)},
-               {"standing", status.standing},
+               {"standing", ended ? job.finish->sentence : status.standing},
                {"epoch", status.epoch},
                {"attempt", status.attempt},
                {"exit_code", nullptr},

@@ -309,9 +309,15 @@ void JobState::begin_end(EndCause why, const std::string& reason, Session told_b
 
 void JobState::judge_if_over() {
   if (!epoch()->over()) return;
-  const bool has_restart = !course.draining && course.restarts.has_one(rules, course.attempt, now);
-  auto judgement = judge(*epoch(), rules, has_restart, nodes.count());
-  if (auto* end = std::get_if<Finish>(&judgement)) return finish(std::move(*end));
+  const bool has_restart = course.restarts.has_one(rules, course.attempt, now);
+  auto judgement = judge(*epoch(), rules, has_restart && !course.draining, nodes.count());
+  if (auto* end = std::get_if<Finish>(&judgement)) {
+    const bool would_go_on =
+        course.draining && has_restart &&
+        std::holds_alternative<GoesOn>(judge(*epoch(), rules, true, nodes.count()));
+    if (would_go_on) stand("no further epoch begins: the job is " + *course.draining);
+    return finish(std::move(*end));
+  }
   gather(std::get<GoesOn>(std::move(judgement)));
 }
 

@@ -96,13 +96,13 @@ ActionOutcome Service::State::drain_all(const Action& action) {
   if (action.kind == Kind::drain_all) {
     // This holds while the daemon is being stopped, too: the next daemon begins drained.
     if (journal != nullptr) journal->drained({}, order_text("drained", action));
-    if (std::exchange(draining, true)) return {Result::done, "no new job is taken already"};
+    if (std::exchange(draining, true)) return {Result::done, "it takes no new jobs already"};
     return {Result::done, "no new job is taken until it is resumed; " +
                               plural(static_cast<long>(unfinished()), "job") + " may end"};
   }
   if (when_idle || farewell) return {Result::not_now, "dlaunchd is being stopped"};
   if (journal != nullptr) journal->drained({}, std::nullopt);
-  if (!std::exchange(draining, false)) return {Result::done, "new jobs are taken already"};
+  if (!std::exchange(draining, false)) return {Result::done, "it takes new jobs already"};
   return {Result::done, "new jobs are taken again"};
 }
 
@@ -125,16 +125,18 @@ ActionOutcome Service::State::act_on(Job& job, const Action& action) {
             "no node is let in, and no epoch begins after epoch " + std::to_string(job.epoch)};
   }
   const bool removes = action.kind == Kind::remove;
-  if (!job.finished) {
+  const bool was_over = job.finished.has_value();
+  if (!was_over) {
     step(job, StopJob{stopped_by_operator, order_text(removes ? "removed" : "stopped", action)},
          now);
   }
-  const std::string ends =
-      "the job ends with exit code " +
+  const std::string code =
       std::to_string(job.finished ? job.finished->exit_code : stopped_by_operator);
-  if (!removes) return {Result::done, ends};
+  if (!removes) return {Result::done, "the job ends with exit code " + code};
   forget(job);
-  return {Result::done, ends + ", and nothing is kept of it"};
+  return {Result::done,
+          (was_over ? "the job had ended with exit code " : "the job ends with exit code ") + code +
+              ", and nothing is kept of it"};
 }
 
 ActionOutcome Service::State::evict(Job& job, const Action& action) {
@@ -147,9 +149,15 @@ ActionOutcome Service::State::evict(Job& job, const Action& action) {
   }
   const Session session = member->first;
   step(job, EvictNode{session, order_text("evicted", action)}, Clock::now());
-  return {Result::done, job.finished ? "the job cannot go on without it, and ends with exit code " +
-                                           std::to_string(job.finished->exit_code)
-                                     : "it counts as lost"};
+  if (job.finished) {
+    return {Result::done, "the job cannot go on without it, and ends with exit code " +
+                              std::to_string(job.finished->exit_code)};
+  }
+  const bool was_last = std::ranges::none_of(
+      job.members, [&](const auto& entry) { return job.rounds.knows(entry.first); });
+  return {Result::done, was_last
+                            ? "it counts as lost; no node is left, and the job waits for others"
+                            : "it counts as lost"};
 }
 
 ActionOutcome Service::act(const Action& action) { return state_->act(action); }

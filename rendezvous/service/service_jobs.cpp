@@ -80,8 +80,8 @@ void Service::State::apply(Job& job, const Admit& effect) {
     if (std::exchange(job.attempt, admission.attempt) < admission.attempt) ++totals.restarts;
     note(LogLine::Level::info, LogLine::Event::epoch, job,
          "epoch " + std::to_string(admission.epoch) + ", attempt " +
-             std::to_string(admission.attempt) + ": " + std::to_string(admission.node_count) +
-             " nodes, " + std::to_string(admission.world_size) + " ranks");
+             std::to_string(admission.attempt) + ": " + plural(admission.node_count, "node") +
+             ", " + plural(admission.world_size, "rank"));
   }
   member->second.epoch = admission.epoch;
   member->second.node_rank = admission.node_rank;

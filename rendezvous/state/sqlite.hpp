@@ -21,6 +21,7 @@ class Failure : public std::runtime_error {
  public:
   /// The connection's message about its last call.
   explicit Failure(sqlite3* connection);
+  /// `system` is the errno behind it, and is told where SQLite's text does not have it.
   Failure(int code, const std::string& text, int system = 0);
 
   bool no_space() const;  ///< The disk is full, or a quota.
@@ -91,6 +92,14 @@ class Connection {
   /// SQLite would otherwise do it by itself, and not report a failure.
   int log_pages() const { return *log_pages_; }
   void checkpoint();
+  /// The path of the log, as SQLite names it.
+  std::string log_path() const;
+  /// What is wrong with the log, for a sentence; nullopt where nothing is. SQLite does not tell: it
+  /// drops everything behind the first bad frame. To be asked before any other call. Throws Failure
+  /// where another process has the file.
+  std::optional<std::string> log_damage() const;
+  /// A log that is there now stays as it is, also when the connection is closed.
+  void leave_log();
   sqlite3* get() const { return connection_.get(); }
 
  private:

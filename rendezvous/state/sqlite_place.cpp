@@ -8,6 +8,7 @@
 #include <utility>
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 namespace dlaunch::rendezvous {
 namespace {
@@ -48,7 +49,9 @@ std::unique_ptr<Backup> SqlitePlace::back_up(const std::string& name) {
     throw Error(Errc::refused,
                 "cannot make the folder " + in_quotes(folder) + ": " + errno_text(errno));
   }
-  return file_.copy_to(folder + "/" + name + ".db", folder + "/unfinished.part");
+  const std::string part = folder + "/unfinished.part";
+  ::unlink(part.c_str());  // Of a daemon that was killed.
+  return file_.copy_to(folder + "/" + name + ".db", part);
 }
 
 }  // namespace dlaunch::rendezvous

@@ -41,7 +41,6 @@ class FileCopy final : public Backup {
         part_(std::move(part)),
         page_bytes_(std::stoull(from.ask("PRAGMA page_size").value_or("0"))) {
     require_absent(path_);
-    clear();
     file_ =
         unique_fd(::open(part_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
     if (!file_) throw cannot_write(part_, errno_text(errno));
@@ -112,7 +111,7 @@ class FileCopy final : public Backup {
   void sync() const {
     if (::fsync(file_.get()) != 0) throw cannot_write(part_, errno_text(errno));
   }
-  /// Remains of this copy, or of an interrupted one.
+  /// What this copy has made: never another's.
   void clear() const {
     ::unlink(part_.c_str());
     ::unlink((part_ + "-journal").c_str());

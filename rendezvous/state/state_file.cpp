@@ -9,11 +9,14 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <filesystem>
 #include <optional>
 #include <span>
+#include <system_error>
 #include <utility>
 
 #include <fcntl.h>
+#include <sys/stat.h>
 
 namespace dlaunch::rendezvous {
 namespace {
@@ -46,11 +49,36 @@ constexpr auto schema = std::to_array<std::string_view>({
 
 std::string named(const std::string& path) { return "the state file " + name_in_quotes(path); }
 
+/// SQLite would remove the log of a file that was moved away, and what it holds may be nowhere
+/// else.
+void require_log_has_file(const std::string& path) {
+  std::error_code none;
+  const auto size_of = [&](const std::string& file) {
+    const auto size = std::filesystem::file_size(file, none);
+    return none ? 0 : size;
+  };
+  const std::string log = path + "-wal";
+  if (size_of(path) != 0 || size_of(log) == 0) return;
+  throw refused_state(path, "is not there, but its log " + in_quotes(log) +
+                                " is: put back the file that it belongs to, or move it away, too");
+}
+
+/// The file that the path names; none has inode 0.
+FileIdentity identity_of(const std::string& path) {
+  struct stat now {};
+  if (::stat(path.c_str(), &now) != 0) return {};
+  return {now.st_dev, now.st_ino};
+}
+
 /// Makes the file, readable by nobody else: it holds messages between programs. It is closed again
 /// before SQLite locks it, since closing any descriptor of a file gives up all locks of a process.
 void make_private(const std::string& path) {
   const unique_fd made(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-  if (!made) throw refused_state(path, "cannot be opened: " + errno_text(errno));
+  if (made) return;
+  const int error = errno;
+  const bool full = error == ENOSPC || error == EDQUOT;
+  throw Error(full ? Errc::unreachable : Errc::refused,
+              named(path) + " cannot be opened: " + errno_text(error));
 }
 
 StateLost lost_state(const std::string& path, const sqlite::Failure& failure) {
@@ -73,14 +101,15 @@ Error damaged_state(const std::string& path, const std::string& how) {
 
 Error cannot_open_state(const std::string& path, const sqlite::Failure& failure) {
   if (failure.in_use()) {
-    return refused_state(path,
-                         "is in use by another process, such as a dlaunchd that runs; each needs a "
-                         "file of its own, and 'dlaunch ctl backup' saves one that runs");
+    return {Errc::unreachable,
+            named(path) +
+                " is in use by another process, such as a dlaunchd that runs; each needs a file "
+                "of its own, and 'dlaunch ctl backup' saves one that runs"};
   }
   if (failure.damaged()) return damaged_state(path, failure.what());
   if (failure.no_space()) {
-    return refused_state(path,
-                         "cannot be opened: no space left on device; make room and start again");
+    return {Errc::unreachable,
+            named(path) + " cannot be opened: no space left on device; make room and start again"};
   }
   return refused_state(path, std::string("cannot be opened: ") + failure.what());
 }
@@ -95,6 +124,7 @@ StateFile::~StateFile() = default;
 const std::string& StateFile::path() const { return state_->path; }
 
 StateFile StateFile::open(const std::string& path) {
+  require_log_has_file(path);
   make_private(path);
   try {
     auto state = std::make_unique<State>(path, sqlite::Connection::Mode::create);
@@ -118,6 +148,9 @@ StateFile StateFile::open_existing(const std::string& path) {
 /// Nothing is written before it is known that the file is ours. Several connections to one file in
 /// WAL mode can lose what was checkpointed (SQLite 3.7.0 to 3.51.2): here there is never a second.
 void StateFile::State::prepare(sqlite::Connection::Mode mode) {
+  if (const auto damage = file.log_damage()) throw damaged_state(path, *damage);
+  // What is only read stays as it is.
+  if (mode == sqlite::Connection::Mode::existing) file.leave_log();
   file.execute("PRAGMA locking_mode=EXCLUSIVE");
   file.execute("PRAGMA trusted_schema=OFF");
   file.execute("PRAGMA cell_size_check=ON");
@@ -138,7 +171,6 @@ void StateFile::State::prepare(sqlite::Connection::Mode mode) {
                                     ": use the dlaunchd that made it");
     }
   }
-  // A copy that is only read stays as it is.
   if (mode == sqlite::Connection::Mode::create && file.ask("PRAGMA journal_mode=WAL") != "wal") {
     throw refused_state(path, "cannot have a write-ahead log; is it on a local disk?");
   }
@@ -149,6 +181,9 @@ void StateFile::State::prepare(sqlite::Connection::Mode mode) {
   check_pages();
   if (mode == sqlite::Connection::Mode::create && version < schema_version) upgrade();
   prepare_statements();
+  if (mode == sqlite::Connection::Mode::create) {
+    opened_as = {identity_of(path), identity_of(file.log_path())};
+  }
 }
 
 void StateFile::State::create() {
@@ -214,6 +249,33 @@ void StateFile::State::prepare_statements() {
   }
 }
 
+// ---- Whether it is still there ----
+
+bool StateFile::State::is_in_place() const {
+  return !opened_as || *opened_as == std::array{identity_of(path), identity_of(file.log_path())};
+}
+
+/// The log may have lost its name, and would be taken for that of a file that came in this one's
+/// place: all that it holds goes to the file, wherever that is now.
+void StateFile::State::require_in_place() {
+  if (is_in_place()) return;
+  try {
+    file.execute("PRAGMA wal_checkpoint(TRUNCATE)");
+  } catch (const sqlite::Failure&) {  // It stays in the log, then.
+  }
+  throw StateLost(Errc::internal, named(path) +
+                                      " or its log was moved, removed or replaced while it was in "
+                                      "use; dlaunchd stops, so that it promises nothing that is "
+                                      "not kept there");
+}
+
+StateFile::State::~State() {
+  try {
+    require_in_place();
+  } catch (const std::exception&) {  // Nothing was promised since the last write.
+  }
+}
+
 // ---- Writing ----
 
 StateFile::Wrote StateFile::write(std::span<const Change> changes) {
@@ -224,6 +286,7 @@ StateFile::Wrote StateFile::write(std::span<const Change> changes) {
       std::visit([&](const auto& change) { s.apply(change); }, each);
     }
     s.commit.run();
+    s.require_in_place();
     return Wrote::all;
   } catch (const sqlite::Failure& failure) {
     if (failure.no_space()) {

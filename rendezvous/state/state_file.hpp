@@ -15,10 +15,11 @@ namespace dlaunch::rendezvous {
 /// flipped bit in a value. One thread at a time.
 class StateFile {
  public:
-  /// Opens the file or makes it. Throws Error (Errc::refused) with a sentence that names it: where
-  /// it cannot be opened or written, is another program's, of a newer version, damaged, or in use.
+  /// Opens the file or makes it. Throws Error with a sentence that names it: Errc::refused where it
+  /// cannot be opened or written, is another program's, of a newer version or damaged,
+  /// Errc::unreachable where that may pass: another process has it, or the disk is full.
   static StateFile open(const std::string& path);
-  /// Opens an existing file, for everything but write(); a backup is not changed by it.
+  /// Opens an existing file, for everything but write(). Reading it changes neither it nor its log.
   static StateFile open_existing(const std::string& path);
   StateFile(StateFile&&) noexcept;
   StateFile& operator=(StateFile&&) noexcept;
@@ -29,13 +30,14 @@ class StateFile {
 
   enum class Wrote { all, no_space };
   /// Makes the changes, all or none of them, and returns when they are on disk. Throws StateLost if
-  /// that is uncertain: the next process that opens the file finds out.
+  /// that is uncertain: the next process that opens the file finds out. Likewise where the path no
+  /// longer names the file, for which nobody would look elsewhere.
   Wrote write(std::span<const Change> changes);
   /// Moves what the log holds into the file's own pages, where it is much. To be called between
   /// writes: whoever waits for a write does not wait for this. Throws StateLost as write() does.
   void tidy();
-  /// Begins a copy into a file that must not exist yet. Until it is complete it is at `part`, whose
-  /// old contents are lost. It must not outlive this. Throws Error.
+  /// Begins a copy into a file that must not exist yet. Until it is complete it is at `part`,
+  /// which must not exist either. It must not outlive this. Throws Error.
   std::unique_ptr<Backup> copy_to(const std::string& path, const std::string& part);
 
   /// Changes the memory() of journals on this file, since changes after the backup are gone. Throws

@@ -7,10 +7,13 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
 #include <vector>
+
+#include <sys/types.h>
 
 /// The inside of StateFile, for the files that implement it and nobody else: state_file.cpp opens
 /// and writes, state_load.cpp reads, state_copy.cpp copies.
@@ -44,8 +47,19 @@ Error refused_state(const std::string& path, const std::string& why);
 Error damaged_state(const std::string& path, const std::string& how);
 Error cannot_open_state(const std::string& path, const sqlite::Failure& failure);
 
+/// Which file a path names.
+struct FileIdentity {
+  dev_t device = 0;
+  ino_t inode = 0;
+
+  bool operator==(const FileIdentity&) const = default;
+};
+
 struct StateFile::State {
   State(std::string at, sqlite::Connection::Mode mode) : path(std::move(at)), file(path, mode) {}
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+  ~State();
 
   void prepare(sqlite::Connection::Mode mode);
   void create();
@@ -54,6 +68,9 @@ struct StateFile::State {
   void check_schema();
   void check_pages();
   void prepare_statements();
+  /// Throws StateLost where the path, or the log's, names another file by now, or none.
+  void require_in_place();
+  bool is_in_place() const;
   void write_service();
   template <class Act>
   void change_job(const std::string& job, Act act);
@@ -88,6 +105,8 @@ struct StateFile::State {
 
   const std::string path;
   sqlite::Connection file;
+  /// Of the file and its log, where both are written.
+  std::optional<std::array<FileIdentity, 2>> opened_as;
   std::int64_t version = 0;  ///< Of its tables.
   /// The row of `service`: the highest numbers of forgotten jobs.
   std::uint64_t memory = 0, incarnation = 0, epoch = 0;

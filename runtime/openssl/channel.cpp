@@ -226,11 +226,12 @@ void Channel::handshake() {
   // The signs of a wrong key at either end: a binder or a record that does not verify, an alert
   // about that, or a server that tries a certificate instead.
   const bool alert = why > SSL_AD_REASON_OFFSET;
-  const bool wrong_key = why == SSL_R_BINDER_DOES_NOT_VERIFY || why == SSL_R_BAD_PSK ||
-                         why == SSL_R_NO_SUITABLE_SIGNATURE_ALGORITHM ||
+  const bool other_key = why == SSL_R_BINDER_DOES_NOT_VERIFY || why == SSL_R_BAD_PSK;
+  const bool wrong_key = other_key || why == SSL_R_NO_SUITABLE_SIGNATURE_ALGORITHM ||
                          why == SSL_R_CERTIFICATE_VERIFY_FAILED ||
                          why == SSL_R_DECRYPTION_FAILED_OR_BAD_RECORD_MAC;
-  fail(alert || wrong_key ? Trouble::unproven : Trouble::garbled, complaint());
+  fail(alert || wrong_key ? Trouble::unproven : Trouble::garbled,
+       other_key ? "its secret is another one" : complaint());
 }
 
 /// Takes the handshake's part of what has arrived.

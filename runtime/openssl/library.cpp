@@ -76,6 +76,8 @@ class OpenSsl final : public Crypto {
 std::string complaint() {
   const unsigned long code = ::ERR_peek_error();
   if (code == 0) return "no reason given";
+  // Errors of the system have none.
+  if (const char* reason = ::ERR_reason_error_string(code)) return reason;
   std::array<char, 256> text{};
   ::ERR_error_string_n(code, text.data(), text.size());
   return text.data();

@@ -63,6 +63,7 @@ std::optional<std::string> read_whole_file(const std::string& path) {
     pollfd ready{file.get(), POLLIN, 0};
     const int count = ::poll(&ready, 1, poll_timeout_ms(deadline));
     if (count < 0 && errno == EINTR) continue;
+    if (count == 0) errno = ETIME;
     if (count <= 0) return std::nullopt;
     const auto size = ::read(file.get(), block.data(), block.size());
     if (size < 0 && (errno == EINTR || errno == EAGAIN)) continue;
@@ -70,6 +71,7 @@ std::optional<std::string> read_whole_file(const std::string& path) {
     if (size == 0) return text;
     text.append(block.data(), static_cast<std::size_t>(size));
   }
+  errno = EFBIG;
   return std::nullopt;
 }
 

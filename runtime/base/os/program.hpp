@@ -16,7 +16,8 @@ void fill_standard_descriptors();
 std::vector<int> ignored_signals();
 /// The variables that this process has, as "NAME=value".
 std::vector<std::string> read_environment();
-/// A file's text; nullopt where it cannot be read, is longer than 16 MiB, or does not end.
+/// A file's text; nullopt, with errno, where it cannot be read, is longer than 16 MiB, or does not
+/// end.
 std::optional<std::string> read_whole_file(const std::string& path);
 /// Writes the text to stdout, or to stderr unless the code is 0. Returns the code to exit with:
 /// exit_code::internal where the text could not be written.

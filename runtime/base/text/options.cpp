@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cerrno>
+#include <system_error>
 #include <utility>
 
 namespace dlaunch {
@@ -294,8 +296,12 @@ std::optional<EarlyExit> GivenOptions::take_file(const FileReader& read_file) {
   if (!has("config")) return std::nullopt;
   constexpr int code = exit_code::configuration;
   const std::string path = of("config").value;
+  errno = 0;
   const auto text = read_file ? read_file(path) : std::nullopt;
-  if (!text) return table_->refuse(code, as_written("config") + ": cannot be read");
+  if (!text) {
+    const std::string why = errno == 0 ? "" : ": " + std::generic_category().message(errno);
+    return table_->refuse(code, as_written("config") + ": cannot be read" + why);
+  }
   auto read = read_toml(path, *text);
   if (const auto* complaint = std::get_if<Complaint>(&read)) {
     return table_->refuse(code, complaint->sentence);

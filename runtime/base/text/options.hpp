@@ -24,7 +24,7 @@ struct EarlyExit {
   bool operator==(const EarlyExit&) const = default;
 };
 
-/// Gives a file's text; nullopt where it cannot be read. For --config.
+/// Gives a file's text; nullopt where it cannot be read, with errno if that is known. For --config.
 using FileReader = std::function<std::optional<std::string>(const std::string& path)>;
 
 /// The places where an option is taken from besides the command line, and how.

@@ -7,12 +7,16 @@ namespace dlaunch {
 namespace {
 
 constexpr std::string_view blanks = " \t\r";
+/// Some editors begin a file with it.
+constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
 
 /// Reads the text from its begin to its end. What cannot be read leaves a complaint, with which
 /// everything stops.
 class TomlReader {
  public:
-  explicit TomlReader(std::string_view text) : rest_(text) {}
+  explicit TomlReader(std::string_view text) : rest_(text) {
+    if (rest_.starts_with(byte_order_mark)) rest_.remove_prefix(byte_order_mark.size());
+  }
 
   Read<std::vector<TomlItem>> read(std::string_view path) {
     std::vector<TomlItem> items;

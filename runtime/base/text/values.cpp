@@ -4,6 +4,7 @@
 #include <array>
 #include <cctype>
 #include <charconv>
+#include <cstring>
 
 #include <arpa/inet.h>
 
@@ -14,6 +15,19 @@ namespace {
 constexpr std::size_t host_bytes_max = 253;
 
 }  // namespace
+
+Read<std::string> read_job_id(std::string_view text) {
+  constexpr std::size_t id_max = 128;
+  if (text.empty()) return Complaint{"the value is empty"};
+  if (text.size() > id_max) return Complaint{"at most 128 characters are allowed"};
+  const bool plain = std::all_of(text.begin(), text.end(), [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) || (c != 0 && std::strchr(".,:;@%+=_-", c));
+  });
+  if (!plain || text == "." || text == "..") {
+    return Complaint{"only letters, digits and .,:;@%+=_- are allowed"};
+  }
+  return std::string(text);
+}
 
 std::vector<std::string_view> split(std::string_view text, char separator) {
   std::vector<std::string_view> parts;

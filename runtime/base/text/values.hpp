@@ -46,6 +46,9 @@ std::optional<Complaint> check_host(std::string_view host);
 /// "localhost", "127.0.0.1", "::1": never reached from another host, whatever a resolver says.
 bool is_loopback_name(std::string_view host);
 
+/// A job's id, which becomes part of paths and of socket names.
+Read<std::string> read_job_id(std::string_view text);
+
 std::vector<std::string_view> split(std::string_view text, char separator);
 /// The word that was probably meant, of those that differ in a few letters; empty where none is
 /// near. Dashes and underscores are alike.

@@ -66,8 +66,8 @@ class Uplink {
     /// dlaunch there; peer_lost if a good connection has broken. `since` is when the connection was
     /// last good, or when the first try began.
     virtual void on_trouble(const Error& error, Clock::time_point since) = 0;
-    /// The final end: refused (job, secret, version), or the only connection ended (peer_lost).
-    /// There is no other try, and no request is answered any more.
+    /// The final end: refused (job, secret, version, a unix socket's mode), or the only connection
+    /// ended (peer_lost). There is no other try, and no request is answered any more.
     virtual void on_refused(const Error& error) = 0;
   };
   /// The answer's header and payload, which is borrowed until it returns. Called once, save for a

@@ -12,6 +12,7 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <unistd.h>
 
 namespace dlaunch::store {
 
@@ -196,7 +197,20 @@ asio::awaitable<void> Uplink::State::connect_to(Address address) {
     ::getsockopt(number, SOL_SOCKET, SO_ERROR, &error, &size);
   }
   if (error == 0 && is_connected_to_itself(number)) error = ECONNREFUSED;
-  if (error != 0) throw connect_error(address, error);
+  if (error != 0) throw connect_refusal(address, error);
+}
+
+/// A daemon opens its socket to others a moment after it has made it, so one refusal may pass; the
+/// connection of one that was let in before comes back with the daemon.
+Error Uplink::State::connect_refusal(const Address& address, int error) {
+  const bool barred =
+      address.storage.ss_family == AF_UNIX && (error == EACCES || error == EPERM) && !memory;
+  shut_out = barred ? shut_out + 1 : 0;
+  if (shut_out < 2) return connect_error(address, error);
+  const PeerUser self{.uid = ::geteuid(), .groups = {}, .pid = ::getpid()};
+  return {Errc::unauthenticated, "joining " + peer + ": refused: the socket " +
+                                     address.to_string() + " is not for " + self.to_string() +
+                                     ", whom the mode of its file or of a folder keeps out"};
 }
 
 /// Until WELCOME has come.

@@ -32,10 +32,11 @@ struct Uplink::State : std::enable_shared_from_this<Uplink::State> {
   asio::awaitable<void> connect();
   asio::awaitable<std::vector<Address>> look_up();
   asio::awaitable<void> connect_to(Address address);
+  Error connect_refusal(const Address& address, int error);
   asio::awaitable<void> greet(bool sealed);
   asio::awaitable<void> pause();
   /// Whether the last failure would happen again.
-  bool final() const { return session.broken() && session.broken()->final; }
+  bool final() const { return shut_out > 1 || (session.broken() && session.broken()->final); }
   /// Until the timer's time comes, or it is cancelled.
   asio::awaitable<void> await_timer();
   /// Whether the socket is ready, or closed, before `end` is reached or cancelled. The operator ||
@@ -82,6 +83,7 @@ struct Uplink::State : std::enable_shared_from_this<Uplink::State> {
   bool serving = false;          ///< There is a connection that was welcomed.
   std::uint64_t generation = 0;  ///< Counts connections: handlers of an older one do nothing.
   std::optional<std::uint64_t> memory;  ///< The number in the last WELCOME.
+  int shut_out = 0;  ///< How often in a row, before a WELCOME, the kernel kept our user out.
   std::function<void(bool)> reconnected;
   std::string last_trouble;
   Clock::duration backoff{};

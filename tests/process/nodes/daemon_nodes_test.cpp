@@ -150,7 +150,7 @@ TEST_CASE("with a secret: the job works, and whoever does not know it ends with 
   INFO(stranger.err());
   CHECK(contains(stranger.err(), "wrong secret, or no such job"));
   CHECK(contains(stranger.err(), endpoint));
-  REQUIRE(daemon.job().saw("did not prove a job's secret"));
+  REQUIRE(daemon.job().saw("did not prove a job's secret: its secret is another one"));
 
   const Strings two = {"--nnodes", "2", "--secret-file", key.path()};
   Job a(daemon.line("j", two, {all_reduce}));
@@ -242,6 +242,10 @@ TEST_CASE("a secret for tools is none for nodes, and has to be another one") {
     line.insert(line.end(), options.begin(), options.end());
     Job daemon(line, {}, Daemon::path());
     CHECK(daemon.wait().code == 78);
+    line.emplace_back("--check");
+    Job checked(line, {}, Daemon::path());
+    CHECK(checked.wait().code == 78);
+    CHECK(checked.err() == daemon.err());
     return daemon.err();
   };
   CHECK(contains(refusal({"--read-only-secret-file", key.path()}), "none for nodes"));

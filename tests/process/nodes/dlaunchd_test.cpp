@@ -304,9 +304,7 @@ TEST_CASE("a reload: limits at once, the rest is named, and a bad file changes n
   write("jobs-max = 3\njob-max = 3\n");
   daemon.signal(SIGHUP);
   daemon.process.read_until(
-      "error: the configuration was not reloaded, the old one stays: "
-      "dlaunchd: " +
-      file +
+      "error: the configuration was not reloaded, the old one stays: " + file +
       ":2: unknown key job-max; did you mean "
       "jobs-max?\n");
   // The log's level, too: what is left is errors.
@@ -369,7 +367,7 @@ TEST_CASE("operators act by HTTP, with a token of a file that a reload reads aga
   // One line a minute, not one each.
   CHECK(said.find("action denied") == said.rfind("action denied"));
   CHECK(post("/api/v1/jobs/a%20job", bob, "-X DELETE") ==
-        "the job ends with exit code 143, and nothing is kept of it\n200");
+        "the job had ended with exit code 143, and nothing is kept of it\n200");
   daemon.await_page("/metrics", "dlaunch_actions_total{outcome=\"done\"} 4\n");
   const std::string metrics = daemon.page("/metrics");
   CHECK(metrics.find("dlaunch_actions_total{outcome=\"refused\"} 2\n") != std::string::npos);
@@ -391,10 +389,46 @@ TEST_CASE("configurations are checked, and refused with the code that says so") 
             .find("beyond loopback") != std::string::npos);
   CHECK(refused({"--jobs-max", "x"}, exit_code::usage).find("whole number") != std::string::npos);
   CHECK(refused({"--config", "/nowhere"}, exit_code::configuration) ==
-        "dlaunchd: --config /nowhere: cannot be read\n");
+        "dlaunchd: --config /nowhere: cannot be read: No such file or directory\n");
+  CHECK(refused({"--config", "/"}, exit_code::configuration) ==
+        "dlaunchd: --config /: cannot be read: Is a directory\n");
   const auto taken = listen_tcp(resolve("127.0.0.1", 0).front());
   const std::string at = local_address(taken.get()).to_string();
-  CHECK(refused({"--listen", at}, exit_code::configuration).find("Address already in use by pid") !=
+  // Whoever has it may be gone at the next start, which this code does not prevent.
+  CHECK(refused({"--listen", at}, exit_code::unreachable).find("Address already in use by pid") !=
+        std::string::npos);
+  CHECK(refused({"--listen", "127.0.0.1:0", "--http", at}, exit_code::unreachable)
+            .find("Address already in use by pid") != std::string::npos);
+  const Folder folder;
+  const std::string path = folder.path + "/d.sock";
+  const unique_fd socket = listen_unix(path);
+  CHECK(refused({"--listen", "unix:" + path}, exit_code::unreachable)
+            .find("another process listens there") != std::string::npos);
+}
+
+TEST_CASE("what the start would refuse is found by --check") {
+  const auto wrong = [](std::vector<std::string> arguments) {
+    const std::string started = refused(arguments, exit_code::configuration);
+    arguments.emplace_back("--check");
+    CHECK(refused(arguments, exit_code::configuration) == started);
+    return started;
+  };
+  CHECK(wrong({"--listen", "127.0.0.1:5", "--listen", "127.0.0.1:5"}) ==
+        "dlaunchd: --listen 127.0.0.1:5,127.0.0.1:5: 127.0.0.1:5 is given twice; leave one out\n");
+  CHECK(wrong({"--listen", "127.0.0.1:5", "--http", "127.0.0.1:5"}) ==
+        "dlaunchd: --http 127.0.0.1:5: agents come in at 127.0.0.1:5; the status needs a port of "
+        "its own\n");
+  CHECK(wrong({"--socket-group", "no such group"}) ==
+        "dlaunchd: socket-group: there is no group 'no such group' here\n");
+}
+
+TEST_CASE("a key is printed for an id that a launcher takes") {
+  CHECK(refused({"job-key"}, exit_code::usage).find("job-key needs the job's id") !=
+        std::string::npos);
+  CHECK(refused({"job-key", ""}, exit_code::usage) == "dlaunchd: job-key '': the value is empty\n");
+  CHECK(refused({"job-key", "a b/c"}, exit_code::usage) ==
+        "dlaunchd: job-key 'a b/c': only letters, digits and .,:;@%+=_- are allowed\n");
+  CHECK(refused({"job-key", "a"}, exit_code::configuration).find("there is no secret") !=
         std::string::npos);
 }
 

@@ -5,6 +5,7 @@
 #include "tests/support/skipped.hpp"
 
 #include <csignal>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <optional>
@@ -21,18 +22,33 @@ using testing::contains;
 
 TEST_CASE("two daemons do not share a file, and a damaged one is refused") {
   const Kept kept;
-  const auto refused = [&] {
+  const auto refused = [&](int code) {
     Job second({"--listen", "127.0.0.1:0", "--http", "off", "--state", "sqlite:" + kept.path}, {},
                Daemon::path());
-    CHECK(second.wait().code == exit_code::configuration);
+    CHECK(second.wait().code == code);
     return second.err();
   };
   {
     const Daemon first(kept.options);
-    CHECK(contains(refused(), "is in use by another process, such as a dlaunchd that runs"));
+    CHECK(contains(refused(exit_code::unreachable),
+                   "is in use by another process, such as a dlaunchd that runs"));
   }
   std::fstream(kept.path, std::ios::in | std::ios::out) << "no database";
-  CHECK(contains(refused(), "'" + kept.path + "' is damaged"));
+  CHECK(contains(refused(exit_code::configuration), "'" + kept.path + "' is damaged"));
+}
+
+TEST_CASE("a state file's folder has to be there, which --check finds out") {
+  const auto says = [](std::vector<std::string> arguments, int code) {
+    Job daemon(arguments, {}, Daemon::path());
+    CHECK(daemon.wait().code == code);
+    return daemon.out() + daemon.err();
+  };
+  CHECK(says({"--check", "--state", "sqlite:x.db"}, 0) == "dlaunchd: the configuration is good\n");
+  const std::string wrong =
+      "dlaunchd: --state sqlite:/nonexistent/x.db: there is no folder '/nonexistent'\n";
+  CHECK(says({"--check", "--state", "sqlite:/nonexistent/x.db"}, exit_code::configuration) ==
+        wrong);
+  CHECK(says({"--state", "sqlite:/nonexistent/x.db"}, exit_code::configuration) == wrong);
 }
 
 namespace {
@@ -109,6 +125,18 @@ TEST_CASE("on a full disk changes are refused, and nothing else") {
   writer.gate.open(address_of(daemon));
   writer.check_all(size);
   writer.node->end();
+}
+
+TEST_CASE("on a disk that is full a daemon does not start, and is tried again") {
+  const SmallDisk disk("64k");
+  if (!disk.mounted()) return testing::skipped("a small disk takes root: mount");
+  std::ofstream(disk.path() + "/filler") << std::string(1u << 20, 'x');
+  Job job({"--listen", "127.0.0.1:0", "--http", "off", "--state",
+           "sqlite:" + disk.path() + "/state.db"},
+          {}, Daemon::path());
+  CHECK(job.wait().code == exit_code::unreachable);
+  CHECK_MESSAGE(contains(job.err(), "no space left on device; make room and start again"),
+                job.err());
 }
 
 TEST_CASE("a sync that fails, or a disk that is read-only now, ends the daemon before it answers") {
@@ -188,9 +216,14 @@ TEST_CASE("a state file is checked, saved and restored") {
   daemon->kill();
   daemon.reset();
   CHECK(says({"check", kept.path}, 0) == "dlaunchd: '" + kept.path + "' is good" + all);
+  CHECK(std::filesystem::exists(kept.path + "-wal"));
+  std::ofstream(saved + ".part") << "somebody's";
   CHECK(says({"backup", kept.path, saved}, 0) == "dlaunchd: saved in '" + saved + "'" + all);
   CHECK(contains(says({"backup", kept.path, saved}, exit_code::configuration), "is there already"));
-  CHECK(contains(says({"check", again}, exit_code::configuration), "cannot be opened"));
+  CHECK(std::filesystem::file_size(saved + ".part") == 10);
+  CHECK(contains(says({"check", again}, exit_code::configuration), "No such file or directory"));
+  const std::string folder = kept.folder.path().string();
+  CHECK(contains(says({"check", folder}, exit_code::configuration), "Is a directory"));
   CHECK(says({"restore", saved, again}, 0) == "dlaunchd: restored in '" + again + "'" + all);
   CHECK(contains(says({"check"}, exit_code::usage), "a word is missing: dlaunchd check FILE"));
   CHECK(contains(says({"check", kept.path, again}, exit_code::usage), "unexpected argument"));

@@ -210,7 +210,7 @@ TEST_CASE("where the agent's health is told") {
 TEST_CASE("TOML: strings, words, arrays, comments, each with its line") {
   const auto read =
       read_toml("f",
-                "# all of it\r\na = 1 # one\n\n\"b\"='x # y'\nc_d = [ 1, 'two',\n"
+                "\xef\xbb\xbf# all of it\r\na = 1 # one\n\n\"b\"='x # y'\nc_d = [ 1, 'two',\n"
                 "  \"th\\\"ree\", # or more\n]\ne = true\nf = 0:1,1:2\ng = []\nh = \"\"");
   REQUIRE(std::holds_alternative<std::vector<TomlItem>>(read));
   std::string text;

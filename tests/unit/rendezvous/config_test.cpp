@@ -148,6 +148,10 @@ TEST_CASE("a wrong file: its line, what, and what to do") {
   CHECK(bad({}, "config = \"other.toml\"\n").starts_with("78 d.toml:1: unknown key config"));
 }
 
+TEST_CASE("the mark that some editors put before a file is passed over") {
+  CHECK(good({}, "\xef\xbb\xbfjobs-max = 7\n").rules.jobs_max == 7);
+}
+
 TEST_CASE("beyond loopback only with a secret") {
   for (const char* near : {"127.0.0.1:1", "127.1.2.3:1", "localhost:1", "[::1]:1"}) {
     CHECK(!exposure(good({"--listen", near}), false));
@@ -160,6 +164,26 @@ TEST_CASE("beyond loopback only with a secret") {
                                ": beyond loopback a secret is needed"));
     CHECK(!exposure(config, true));
   }
+}
+
+TEST_CASE("an address is given once") {
+  const auto doubled = [](const Arguments& arguments) {
+    return doubled_address(good(arguments)).value_or("");
+  };
+  CHECK(doubled({}).empty());
+  CHECK(doubled({"--listen", "127.0.0.1:1,127.0.0.1:2,[::1]:1,10.0.0.1:1"}).empty());
+  CHECK(doubled({"--listen", "127.0.0.1:0,127.0.0.1:0", "--http", "127.0.0.1:0"}).empty());
+  CHECK(doubled({"--listen", "0.0.0.0:1,[::]:1,unix:/a,unix:/b"}).empty());
+  CHECK(doubled({"--listen", "unix:/a,127.0.0.1:1,unix:/a"}) ==
+        "--listen unix:/a,127.0.0.1:1,unix:/a: unix:/a is given twice; leave one out");
+  CHECK(doubled({"--listen", "127.0.0.1:1,localhost:1"})
+            .find("127.0.0.1:1 and localhost:1 are one address; leave one out") !=
+        std::string::npos);
+  CHECK(!doubled({"--listen", "0.0.0.0:1,10.0.0.1:1"}).empty());
+  CHECK(!doubled({"--listen", "[::]:1,[fe80::1]:1"}).empty());
+  CHECK(doubled({"--http", "localhost:29400"}) ==
+        "--http localhost:29400: agents come in at 127.0.0.1:29400; the status needs a port of "
+        "its own");
 }
 
 TEST_CASE("a unix socket is listened on at a whole path, and needs no secret") {

@@ -131,14 +131,14 @@ TEST_CASE("a service that is drained takes no new job until it is resumed") {
   Pair job(service, "job", 10);
   CHECK(act(service, Kind::drain_all).sentence ==
         "no new job is taken until it is resumed; 1 job may end");
-  CHECK(act(service, Kind::drain_all).sentence == "no new job is taken already");
+  CHECK(act(service, Kind::drain_all).sentence == "it takes no new jobs already");
   CHECK(service.on_loop([](rendezvous::Service& live) { return live.draining(); }));
   AgentPeer late(service.address, "late", 20);
   late.welcome();
   late.tell(node("a", 1));
   CHECK(late.hear<message::Refused>().reason.find("is being drained") != std::string::npos);
   CHECK(act(service, Kind::resume_all).sentence == "new jobs are taken again");
-  CHECK(act(service, Kind::resume_all).sentence == "new jobs are taken already");
+  CHECK(act(service, Kind::resume_all).sentence == "it takes new jobs already");
   job.succeed();
   Pair next(service, "late", 30);
   next.succeed();

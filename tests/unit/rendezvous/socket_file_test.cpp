@@ -16,10 +16,12 @@ using rendezvous::SocketFile;
 
 namespace {
 
-std::string refusal(const std::string& path, const std::string& group = "") {
+std::string refusal(const std::string& path, const std::string& group = "",
+                    Errc code = Errc::misuse) {
   try {
     SocketFile(path, 0660, group);
   } catch (const Error& error) {
+    CHECK(error.errc() == code);
     return error.what();
   }
   return "";
@@ -53,7 +55,8 @@ TEST_CASE("a socket that was left behind is replaced, a living one and another f
   {
     SocketFile file(path, 0660, "");
     const unique_fd listener = file.take();
-    CHECK(refusal(path) == "listening on unix:" + path + ": another process listens there");
+    CHECK(refusal(path, "", Errc::refused) ==
+          "listening on unix:" + path + ": another process listens there");
     CHECK(::access(path.c_str(), F_OK) == 0);
   }
   std::ofstream(path) << "mine";
@@ -66,6 +69,6 @@ TEST_CASE("a group and a folder that are not there are named") {
   const std::string path = folder.path() / "d.sock";
   CHECK(refusal(path, "no such group") == "socket-group: there is no group 'no such group' here");
   CHECK(::access(path.c_str(), F_OK) != 0);
-  CHECK(refusal(folder.path() / "no" / "d.sock").find("No such file or directory") !=
-        std::string::npos);
+  CHECK(refusal(folder.path() / "no" / "d.sock", "", Errc::unreachable)
+            .find("No such file or directory") != std::string::npos);
 }

@@ -178,6 +178,7 @@ TEST_CASE("a wrong secret and an unknown job are answered with the same bytes") 
     answers.push_back(numbers(answer));
     CHECK(server.fed == Fed::broken);
     CHECK(server.trouble() == Trouble::unproven);
+    CHECK(server.channel->reason() == "its secret is another one");
     client.hear(answer);
     CHECK(client.fed == Fed::broken);
     CHECK(client.trouble() == Trouble::unproven);
