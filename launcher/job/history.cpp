@@ -59,6 +59,8 @@ void add_core(WorkerEnd& end, WallClock::time_point since) {
   if (end.core_file.empty()) end.core_note = core_note(rule, end.pid, end.status.core_dumped);
 }
 
+constexpr int signal_base = 128;
+
 std::string outcome_text(const JobEnd& end) {
   switch (end.outcome) {
     case Outcome::succeeded:
@@ -66,7 +68,9 @@ std::string outcome_text(const JobEnd& end) {
     case Outcome::failed:
       return "failed";
     case Outcome::stopped:
-      return "stopped by " + signal_name(end.exit_code - 128);
+      // By a deadline, say, it ends with a code that is no signal's.
+      return end.exit_code > signal_base ? "stopped by " + signal_name(end.exit_code - signal_base)
+                                         : "stopped";
     case Outcome::spawn_failed:
       return "not started";
     case Outcome::front_lost:

@@ -4,10 +4,10 @@
 #include "runtime/base/phrases.hpp"
 
 #include <cerrno>
-#include <chrono>
 #include <vector>
 
 #include <grp.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -21,20 +21,26 @@ Error failure(const std::string& path, const std::string& what) {
   return Error(Errc::unreachable, "listening on unix:" + path + ": " + what);
 }
 
-/// Removes a socket file at which nobody listens any more.
+/// Removes a socket file at which nobody listens any more, which the kernel alone knows: one whose
+/// listener has a full queue, or does not let us in, stays.
 void remove_old(const std::string& path) {
   struct stat file {};
   if (::lstat(path.c_str(), &file) != 0) return;  // Binding says what else is wrong.
   if (!S_ISSOCK(file.st_mode)) {
     throw Error(Errc::misuse, "listening on unix:" + path + ": another kind of file is there");
   }
-  try {
-    connect_unix(path, Clock::now() + std::chrono::seconds(1));
-  } catch (const Error&) {
+  const Address at = unix_address(path);
+  const unique_fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const bool answers =
+      ::connect(fd.get(), reinterpret_cast<const sockaddr*>(&at.storage), at.size) == 0;
+  if (!answers && errno == ECONNREFUSED) {
     ::unlink(path.c_str());
     return;
   }
-  throw Error(Errc::refused, "listening on unix:" + path + ": another process listens there");
+  if (answers || errno == EAGAIN) {
+    throw Error(Errc::refused, "listening on unix:" + path + ": another process listens there");
+  }
+  throw failure(path, "the socket that is there may be in use: " + errno_text(errno));
 }
 
 }  // namespace

@@ -6,8 +6,10 @@
 
 #include <fstream>
 #include <string>
+#include <vector>
 
 #include <doctest/doctest.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -55,6 +57,17 @@ TEST_CASE("a socket that was left behind is replaced, a living one and another f
   {
     SocketFile file(path, 0660, "");
     const unique_fd listener = file.take();
+    CHECK(refusal(path, "", Errc::refused) ==
+          "listening on unix:" + path + ": another process listens there");
+    // Its queue is full, and it does not come to it.
+    REQUIRE(::listen(listener.get(), 0) == 0);
+    const Address at = unix_address(path);
+    std::vector<unique_fd> waiting;
+    for (bool fits = true; fits && waiting.size() < 16;) {
+      waiting.emplace_back(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+      fits = ::connect(waiting.back().get(), reinterpret_cast<const sockaddr*>(&at.storage),
+                       at.size) == 0;
+    }
     CHECK(refusal(path, "", Errc::refused) ==
           "listening on unix:" + path + ": another process listens there");
     CHECK(::access(path.c_str(), F_OK) == 0);
