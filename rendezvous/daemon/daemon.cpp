@@ -90,8 +90,8 @@ std::unique_ptr<JobJournal> Daemon::load_journal() {
                       [this](const LogLine& line) { log_.write(line); });
 }
 
-/// Whoever has the address now may have left it by the next start, so that is no refusal of the
-/// configuration.
+/// Another process that has the address may have left it by the next start, so the configuration is
+/// not to blame.
 std::vector<unique_fd> Daemon::open(const ListenAt& at) {
   try {
     return open_all(at);

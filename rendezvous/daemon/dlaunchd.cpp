@@ -117,7 +117,8 @@ void check_start(const DaemonTask& task) {
     if (no) throw Error(Errc::misuse, *no);
   }
   if (!config.socket_group.empty()) group_of(config.socket_group);
-  check_state_folder(config);
+  // A file may be checked where its folder is not, as that of another host or of a container.
+  if (!config.check) check_state_folder(config);
 }
 
 /// Chooses the state folder that the service manager has made, unless the configuration names one.

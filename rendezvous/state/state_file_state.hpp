@@ -105,7 +105,7 @@ struct StateFile::State {
 
   const std::string path;
   sqlite::Connection file;
-  /// Of the file and its log, where both are written.
+  /// The file and its log, if both are written.
   std::optional<std::array<FileIdentity, 2>> opened_as;
   std::int64_t version = 0;  ///< Of its tables.
   /// The row of `service`: the highest numbers of forgotten jobs.

@@ -56,7 +56,7 @@ class Calls(Handle):
         self.size: int = c.comm_size(handle)
 
     def _own_buffers(self) -> None:
-        """Of blocking calls."""
+        """Makes the buffers of blocking calls."""
         self._source, self._target = Held(), Held()
         self._source_view, self._target_view = c.View(stride=1), c.View(stride=1)
 

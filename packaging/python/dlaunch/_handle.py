@@ -5,11 +5,11 @@ from typing import Any
 
 
 class Handle:
-    """Of each there is one, which gives back what it stands for."""
+    """One object stands for each of them, and gives it back."""
 
     __slots__ = ()
 
     def __reduce__(self) -> Any:
         # The copy module asks for this as well.
-        raise TypeError(f"a {type(self).__name__} is neither copied nor pickled: it stands for something of this "
-                        "process, and of that there is one")
+        raise TypeError(f"a {type(self).__name__} is neither copied nor pickled: it stands for something that this "
+                        "process has once")

@@ -394,7 +394,7 @@ TEST_CASE("configurations are checked, and refused with the code that says so") 
         "dlaunchd: --config /: cannot be read: Is a directory\n");
   const auto taken = listen_tcp(resolve("127.0.0.1", 0).front());
   const std::string at = local_address(taken.get()).to_string();
-  // Whoever has it may be gone at the next start, which this code does not prevent.
+  // The process that has it may be gone at the next start, which this code does not prevent.
   CHECK(refused({"--listen", at}, exit_code::unreachable).find("Address already in use by pid") !=
         std::string::npos);
   CHECK(refused({"--listen", "127.0.0.1:0", "--http", at}, exit_code::unreachable)

@@ -106,7 +106,7 @@ refused("a value is bytes, or text", world.store.set, "number", 5)
 refused("a value is bytes, or text", world.store.set, "list", [1])
 refused("what is waited for at most is a number of seconds, not nan", dlaunch.wait_any, [None], float("nan"))
 
-# Where a buffer is needed None is none.
+# None is no buffer for a rank that needs one.
 refused("an object of type NoneType shows no memory", comm.reduce, one, None, comm.rank)
 refused("an object of type NoneType shows no memory", comm.scatter, None, one, comm.rank)
 

@@ -204,6 +204,12 @@ def groups(rank, size):
         tensor = torch.ones(3)
         made.allreduce([tensor]).wait()
         same(tensor, len(mine))
+        if hasattr(made, "merge_remote_group"):
+            whole = made.merge_remote_group(dist.distributed_c10d._get_default_store(), size,
+                                            datetime.timedelta(seconds=30), "whole", "merged")
+            tensor = torch.ones(3)
+            whole.allreduce([tensor]).wait()
+            same(tensor, size)
     pg.monitored_barrier(datetime.timedelta(seconds=30))
     dist.barrier()
 

@@ -5,8 +5,8 @@ import os
 import shlex
 from typing import Any, FrozenSet, List, Sequence
 
-# Of what the session alone does: it selects tests and orders them, starts processes, and writes files, which each rank
-# would write over. Ranks have no terminal to debug at, and repeat no test by themselves.
+# The session alone selects tests and orders them, starts processes, and writes files, which each rank would write over.
+# Ranks have no terminal to debug at, and repeat no test by themselves.
 _FLAGS: FrozenSet[str] = frozenset((
     "--lf", "--last-failed", "--ff", "--failed-first", "--nf", "--new-first", "--cache-clear", "--sw", "--stepwise",
     "--sw-skip", "--stepwise-skip", "--sw-reset", "--stepwise-reset", "-f", "--looponfail", "--pdb", "--trace",

@@ -62,7 +62,7 @@ pytest_runtest_protocol = pytest.hookimpl(tryfirst=True)(_run_marked)
 
 
 def _report(item: Any, when: Any, function: Callable[[], None]) -> Any:
-    """Of a phase. What it prints is shown as a test's output is: below a failure, or at once with -s."""
+    """Reports a phase. What it prints is shown as a test's output is: below a failure, or at once with -s."""
     manager = item.config.pluginmanager.getplugin("capturemanager")
     with contextlib.nullcontext() if manager is None else manager.item_capture(when, item):
         call = pytest.CallInfo.from_call(function, when)
