@@ -50,7 +50,7 @@ std::unique_ptr<Backup> SqlitePlace::back_up(const std::string& name) {
                 "cannot make the folder " + in_quotes(folder) + ": " + errno_text(errno));
   }
   const std::string part = folder + "/unfinished.part";
-  ::unlink(part.c_str());  // Of a daemon that was killed.
+  ::unlink(part.c_str());  // A daemon that was killed left it.
   return file_.copy_to(folder + "/" + name + ".db", part);
 }
 
