@@ -217,6 +217,11 @@ int main(int argc, char** argv) {
   for (const Part* part : task.spec.parts()) {
     if (const auto problem = directory_problem(part->directory)) return refuse(*problem);
   }
+  for (const auto& [flag, path] : {std::pair("--result", task.spec.result_file),
+                                   std::pair("--flight-file", task.spec.flight_file)}) {
+    if (!path) continue;
+    if (const auto problem = report_problem(flag, *path)) return refuse(*problem);
+  }
   try {
     task.job = task.spec.job_id.value_or("dlaunch-" + random_hex(8));
     task.node_id = node_id_of(task);

@@ -111,9 +111,10 @@ void take_variables(Request& request, std::span<const std::string> environment) 
 
 Stop take_hostfile(Request& request, const FileReader& read_file) {
   if (!request.options.has("hostfile")) return std::nullopt;
+  errno = 0;
   request.hostfile = read_file ? read_file(request.options.of("hostfile").value) : std::nullopt;
   if (request.hostfile) return std::nullopt;
-  return request.options.refuse("hostfile", "cannot be read");
+  return request.options.refuse("hostfile", cannot_be_read(errno));
 }
 
 /// Takes a job scheduler's values for the options that nothing stronger has set.

@@ -30,7 +30,7 @@ constexpr int interpreters_max = 5;
 
 int check_program(const std::string& path) {
   struct stat info {};
-  if (::stat(path.c_str(), &info) != 0) return errno == EACCES ? EACCES : ENOENT;
+  if (::stat(path.c_str(), &info) != 0) return errno == ENOTDIR ? ENOENT : errno;
   if (S_ISDIR(info.st_mode)) return EACCES;
   return ::access(path.c_str(), X_OK) == 0 ? 0 : EACCES;
 }
@@ -45,6 +45,9 @@ StartProblem program_problem(const std::string& program, int error) {
                                         : "there is no file " + quoted};
     case ENOTDIR:
       return {exit_code::not_found, "there is no file " + quoted};
+    case ELOOP:
+    case ENAMETOOLONG:
+      return {exit_code::not_found, "there is no file " + quoted + ": " + errno_text(error)};
     case EACCES:
       return {exit_code::cannot_execute,
               quoted +
@@ -223,6 +226,23 @@ std::optional<StartProblem> directory_problem(const std::string& directory) {
   if (::access(directory.c_str(), X_OK) == 0) return std::nullopt;
   return StartProblem{exit_code::cannot_execute, "--cwd: the directory " + in_quotes(directory) +
                                                      " cannot be entered: " + errno_text(errno)};
+}
+
+std::optional<StartProblem> report_problem(std::string_view flag, const std::string& path) {
+  const auto problem = [&](int error) {
+    return StartProblem{exit_code::unreachable, std::string(flag) + " " + clipped(path) +
+                                                    ": cannot be written: " + errno_text(error)};
+  };
+  struct stat info {};
+  if (::stat(path.c_str(), &info) == 0) {
+    if (S_ISDIR(info.st_mode)) return problem(EISDIR);
+    return ::access(path.c_str(), W_OK) == 0 ? std::nullopt : std::optional(problem(errno));
+  }
+  if (errno != ENOENT) return problem(errno);
+  const std::string folder = path.substr(0, path.rfind('/') + 1);
+  return ::access(folder.empty() ? "." : folder.c_str(), W_OK | X_OK) == 0
+             ? std::nullopt
+             : std::optional(problem(errno));
 }
 
 ProgramFound find_program(const ProgramPlan& program) {

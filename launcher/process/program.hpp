@@ -27,6 +27,10 @@ std::string path_in(const std::string& directory, const std::string& path);
 /// Why workers cannot run in a directory; empty is the current one, where they can.
 std::optional<StartProblem> directory_problem(const std::string& directory);
 
+/// Why a file cannot be written that is made at the job's end, such as "--result /a/b: ..."; looked
+/// at before the start, when nothing is lost yet.
+std::optional<StartProblem> report_problem(std::string_view flag, const std::string& path);
+
 /// The file to execute, or why there is none: the directory, the program or its script is missing.
 struct ProgramFound {
   std::string path;

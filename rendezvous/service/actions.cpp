@@ -148,16 +148,22 @@ ActionOutcome Service::State::evict(Job& job, const Action& action) {
     return {Result::no_node, "the job has no node " + in_quotes(action.node) + " now"};
   }
   const Session session = member->first;
-  step(job, EvictNode{session, order_text("evicted", action)}, Clock::now());
+  const std::string order = order_text("evicted", action);
+  job.evicted = "node " + in_quotes(action.node) + " was " + order;
+  step(job, EvictNode{session, order}, Clock::now());
   if (job.finished) {
     return {Result::done, "the job cannot go on without it, and ends with exit code " +
                               std::to_string(job.finished->exit_code)};
   }
   const bool was_last = std::ranges::none_of(
       job.members, [&](const auto& entry) { return job.rounds.knows(entry.first); });
-  return {Result::done, was_last
-                            ? "it counts as lost; no node is left, and the job waits for others"
-                            : "it counts as lost"};
+  if (!was_last) return {Result::done, "it counts as lost"};
+  std::string waits = "it counts as lost; no node is left, and the job waits for others";
+  if (const auto until = job.rounds.next_deadline()) {
+    waits += ", for " + duration_text(std::max(*until - Clock::now(), Clock::duration::zero())) +
+             " at most; \"dlaunch ctl stop\" ends it now";
+  }
+  return {Result::done, std::move(waits)};
 }
 
 ActionOutcome Service::act(const Action& action) { return state_->act(action); }

@@ -260,6 +260,7 @@ void Service::State::join(store::ConnectionId who, message::Join message) {
   const auto now = Clock::now();
   member.heard = now;
   member.evicted = false;
+  job->evicted.clear();
   const auto holding = message.holding;
   const std::uint64_t before = job->incarnation;
   step(*job, Join{session, std::move(message.offer), message.rules, holding}, now);

@@ -52,7 +52,8 @@ bool Service::State::is_deserted(const Job& job) {
 void Service::State::end_if_deserted(Job& job) {
   const bool never_began = job.epoch == 0 && rules.only_job.empty();
   if (!is_deserted(job) || (job.rounds.next_deadline() && !never_began)) return;
-  apply(job, Finish::for_lost_node("all its nodes have gone"));
+  apply(job, Finish::for_lost_node("all its nodes have gone" +
+                                   (job.evicted.empty() ? "" : "; " + job.evicted)));
 }
 
 void Service::State::make_place(Clock::time_point now) {

@@ -70,6 +70,9 @@ struct Job {
   /// come back.
   std::optional<std::string> drained_before;
 
+  /// Why no node may be left: "node n1 was evicted by operator 'ann'". Empty once one has joined.
+  std::string evicted;
+
   Clock::time_point deserted;  ///< When the last connection was lost.
   std::optional<message::Finished> finished;
   Clock::time_point forget;                    ///< When a finished job is forgotten.

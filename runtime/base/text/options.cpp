@@ -141,6 +141,10 @@ const Option* OptionTable::nearest(std::string_view flag, bool (*among)(const Op
   return best;
 }
 
+std::string cannot_be_read(int error) {
+  return "cannot be read" + (error == 0 ? "" : ": " + std::generic_category().message(error));
+}
+
 EarlyExit OptionTable::refuse(int code, std::string_view sentence) const {
   return {.code = code, .text = program_ + ": " + std::string(sentence) + "\n"};
 }
@@ -299,8 +303,7 @@ std::optional<EarlyExit> GivenOptions::take_file(const FileReader& read_file) {
   errno = 0;
   const auto text = read_file ? read_file(path) : std::nullopt;
   if (!text) {
-    const std::string why = errno == 0 ? "" : ": " + std::generic_category().message(errno);
-    return table_->refuse(code, as_written("config") + ": cannot be read" + why);
+    return table_->refuse(code, as_written("config") + ": " + cannot_be_read(errno));
   }
   auto read = read_toml(path, *text);
   if (const auto* complaint = std::get_if<Complaint>(&read)) {

@@ -26,6 +26,8 @@ struct EarlyExit {
 
 /// Gives a file's text; nullopt where it cannot be read, with errno if that is known. For --config.
 using FileReader = std::function<std::optional<std::string>(const std::string& path)>;
+/// "cannot be read: No such file or directory"; the error as a FileReader leaves it, 0 if unknown.
+std::string cannot_be_read(int error);
 
 /// The places where an option is taken from besides the command line, and how.
 struct OptionTraits {

@@ -126,6 +126,20 @@ TEST_CASE("a node that is evicted is told why, also when it was away, and the ot
   CHECK(fixed.a.hear<message::Finished>().sentence == "node b is lost: evicted by operator 'ada'");
 }
 
+TEST_CASE("a job whose only node is evicted while it gathers ends, and says who did it") {
+  ServiceThread service;
+  AgentPeer alone(service.address, "job", 1);
+  alone.welcome();
+  alone.tell(node("a"));
+  alone.hear<message::Standing>();
+  CHECK(act(service, Kind::evict, "job", "a", "bad memory").result == Result::done);
+  alone.hear<message::Refused>();
+  alone.hang_up();
+  CHECK(service.logged("job",
+                       "all its nodes have gone; node 'a' was evicted by operator 'ada': bad "
+                       "memory"));
+}
+
 TEST_CASE("a service that is drained takes no new job until it is resumed") {
   ServiceThread service;
   Pair job(service, "job", 10);
