@@ -288,16 +288,19 @@ TEST_CASE("64 are served at once, and the next one in the place of the idlest") 
 TEST_CASE("64 who do not read their pages keep nobody out: they go one by one, as others come") {
   Served served;
   std::vector<Client> deaf;
+  const auto began = Clock::now();
   for (int i = 0; i < 64; ++i) {
     deaf.emplace_back(served.address);
     deaf.back().say("GET /long HTTP/1.1\r\n\r\n");
     CHECK(deaf.back().hear("HTTP/1.1 200").starts_with("HTTP/1.1 200"));
   }
-  // A page that nobody takes is given up after five seconds, and these were all asked for at once.
   for (int i = 0; i < 8; ++i) {
     CHECK(asked(served.address, "GET /next HTTP/1.0\r\n\r\n").ends_with("at /next"));
   }
-  CHECK(served.connections() >= 48);
+  // A page that nobody takes is given up after five seconds, which a crowded machine may need for all
+  // this.
+  const std::size_t kept = served.connections();
+  if (Clock::now() - began < 5s) CHECK(kept >= 48);
   CHECK(deaf.front().to_the_end().size() < (8u << 20));
 }
 
