@@ -5,6 +5,7 @@
 #include <dlaunch/dlaunch.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -94,8 +95,8 @@ inline void check_true(const std::string& text, const DifferingCalls& calls) {
 
 /// How often ranks were made to disagree, and how often that had to be done again.
 struct Repeats {
-  int checks = 0;
-  int repeats = 0;
+  std::atomic<int> checks{0};
+  std::atomic<int> repeats{0};
   /// One of ten; the first may come early.
   bool is_seldom() const { return repeats * 10 <= checks + 9; }
 };
@@ -121,7 +122,7 @@ inline void check_outcomes(const DifferingCalls& calls,
   };
   if (is_right(disagree(calls))) return;
   ++repeats().repeats;
-  CHECK_MESSAGE(repeats().is_seldom(), repeats().repeats << " repeats in " << repeats().checks);
+  CHECK_MESSAGE(repeats().is_seldom(), repeats().repeats.load() << " repeats in " << repeats().checks.load());
   const Disagreement last = disagree(calls);
   if (is_right(last)) return;
   CHECK(last.took < std::chrono::seconds(1));
