@@ -82,9 +82,12 @@ void Communicator::set_stuck_after(Clock::duration stuck_after) {
 
 void Communicator::abort(const CallSite& site) noexcept {
   if (state_->is_forked()) return;
+  // Two threads at once may both tell the others, who take the first.
+  const bool is_first = !state_->aborted;
   state_->aborted.set(site);
   state_->mesh->wake();
   state_->mesh->tell_program();
+  if (is_first) state_->tell_abort();
 }
 
 }  // namespace dlaunch

@@ -86,7 +86,7 @@ std::optional<Communicator> Communicator::split(std::optional<int> color, int ke
   std::unique_ptr<DeviceCalls> on_device;
   state_->collective(fingerprint, options, [&](Call& call) {
     require(call, !color || *color >= 0,
-            [&] { return std::string("a colour is not negative; no colour is std::nullopt"); });
+            [&] { return std::string("a colour is not negative; a rank may also have none"); });
     std::vector<Choice> choices(static_cast<std::size_t>(size()));
     choices[static_cast<std::size_t>(rank())] = {color ? *color : -1, key};
     algorithms::all_gather(call.ranks(), {reinterpret_cast<std::byte*>(choices.data()),

@@ -138,9 +138,9 @@ bool Communicator::State::is_plain(const ConstTensorView& view, int peer,
                                    const MessageOptions& options, int least_peer) const {
   return !transport::is_armed() && !error.is_set() && !is_forked() && !aborted &&
          !mesh->control().has_failures() && peer >= least_peer && peer < group.size() &&
-         options.timeout >= Clock::duration::zero() && view.place.is_host() && view.stride == 1 &&
-         (view.data != nullptr || view.count == 0) && size_of(view.dtype) != 0 &&
-         !is_poisoned(view);
+         options.timeout >= Clock::duration::zero() && view.place == Place{} && view.stride == 1 &&
+         (view.data != nullptr || view.count == 0) && view.count <= elements_max &&
+         size_of(view.dtype) != 0 && !is_poisoned(view);
 }
 
 bool Communicator::State::send_now(const ConstTensorView& data, int to,
@@ -421,10 +421,10 @@ Received Communicator::recv_matched(Message&& message, const TensorView& data,
         check_view(call, data, "data");
         check_host(call, data);
         require(call, !message.is_empty(), [] {
-          return std::string("the Message is empty: it was made without a match, or was received");
+          return std::string("the message is empty: it was made without a match, or was received");
         });
         require(call, message.matched_->is_of(*state_), [] {
-          return std::string("the Message was matched by another communicator, which receives it");
+          return std::string("the message was matched by another communicator, which receives it");
         });
         require(call, data.dtype == what.dtype && data.count >= what.count, [&] {
           return "the message has " + std::to_string(what.count) + " elements of " +

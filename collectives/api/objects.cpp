@@ -3,6 +3,7 @@
 #include "collectives/communicator/state.hpp"
 #include "collectives/communicator/structure.hpp"
 #include "collectives/reduce/reduce.hpp"
+#include "runtime/base/phrases.hpp"
 
 #include <dlaunch/tree.hpp>
 
@@ -126,6 +127,8 @@ Tree Communicator::all_reduce_object(const Tree& value, const Reduction& reducti
   Tree result;
   state_->collective(call_print, options, [&](Call& call) {
     if (call_print.argument != 0) call.explain({.reduction = &reduction});
+    require(call, find_traits(reduction.op()) != nullptr,
+            [] { return std::string("an unknown reduction"); });
     const auto values = exchange_objects(call, value);
     check(call, structure::find_difference(values));
     check(call, structure::find_unlike_leaf(values));
@@ -161,8 +164,8 @@ Tree Communicator::scatter_objects(std::span<const Tree> values, int root, const
     std::vector<std::uint64_t> sizes;
     if (call.rank() == root) {
       require(call, values.size() == static_cast<std::size_t>(call.size()), [&] {
-        return std::string(std::to_string(values.size()) + " values were given for " +
-                           std::to_string(call.size()) + " ranks");
+        return std::to_string(values.size()) + " values were given for " +
+               plural(call.size(), "rank");
       });
       for (const Tree& value : values) {
         const Bytes bytes = encoded(call, value);

@@ -1,4 +1,5 @@
 #include "collectives/api/buffers.hpp"
+#include "collectives/call/checks.hpp"
 #include "collectives/reduce/reduce.hpp"
 
 #include <dlaunch/reduction.hpp>
@@ -163,6 +164,12 @@ void reduce_local(const ConstTensorView& in, const TensorView& inout, const Redu
   }
   if ((in.data == nullptr || inout.data == nullptr) && in.count > 0) {
     refuse("a null pointer was given for " + text(in));
+  }
+  for (const ConstTensorView& view : {in, ConstTensorView(inout)}) {
+    if (view.count > elements_max || reaches_too_far(view)) {
+      refuse(text(view) + " with a stride of " + std::to_string(view.stride) +
+             " reach further than memory may");
+    }
   }
   if (const auto senseless = Reducer::objection(reduction, in.dtype, true)) refuse(*senseless);
   if (traits_of(reduction.op()).joins_by_sum) {

@@ -30,19 +30,19 @@ constexpr auto failure_interval = std::chrono::milliseconds(50);
 
 [[noreturn]] void throw_host_buffers() {
   throw Error(Errc::unsupported,
-              "order_before is for CUDA buffers, and this call's are in host memory: call wait()");
+              "order_before is for CUDA buffers, and this call's are in host memory: wait for it");
 }
 
 [[noreturn]] void throw_no_receive() {
   throw Error(Errc::unsupported,
               "cancel is for started receives and probes, and this is neither: a send or a "
-              "collective ends when its other ranks come, or by abort()");
+              "collective ends when its other ranks come, or the communicator is aborted");
 }
 
 [[noreturn]] void throw_message() {
   throw Error(Errc::unsupported,
-              "on_complete is for collectives, and this is a message: look at it with test() or "
-              "wait_any(), or wait for it");
+              "on_complete is for collectives, and this is a message: test it, wait for one of "
+              "several, or wait for it");
 }
 
 /// One state for all messages that were complete when they were started.

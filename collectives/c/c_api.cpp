@@ -149,11 +149,14 @@ Reduction in_order_of_ranks(const dl_reduction& reduction) {
           },
           reduction.element_bytes);
     default:
+      if (reduction.fold == fold_of_none) throw Misuse{reduction.name};
       throw Misuse{"the number " + std::to_string(reduction.op) + " is no dl_reduce_op"};
   }
 }
 
 }  // namespace
+
+void fold_of_none(void*, void*, const void*, std::size_t, dl_dtype) {}
 
 Reduction reduction_of(const dl_reduction& reduction) {
   const Reduction made = in_order_of_ranks(reduction);

@@ -71,9 +71,11 @@ struct dl_buffer : dlaunch::c_api::Handle {
 };
 
 struct dl_work : dlaunch::c_api::Handle {
-  explicit dl_work(dlaunch::Work started) : Handle(false), work(std::move(started)) {}
+  explicit dl_work(dlaunch::Work started, std::string wrong = {})
+      : Handle(false), work(std::move(started)), fault(std::move(wrong)) {}
   static constexpr const char* type = "dl_work";
   dlaunch::Work work;
+  const std::string fault;  ///< See Called.
 };
 
 struct dl_message : dlaunch::c_api::Handle {
@@ -204,6 +206,9 @@ TensorView view_of(const dl_view& view);
 ConstTensorView view_of(const dl_const_view& view);
 DType dtype_of(dl_dtype dtype);
 Reduction reduction_of(const dl_reduction& reduction);
+/// The function of a reduction that could not be made, whose name says why. Never called.
+void fold_of_none(void* argument, void* accumulated, const void* next, std::size_t count,
+                  dl_dtype dtype);
 /// Error{misuse} for null.
 std::string_view text_of(const char* text, const char* name);
 BytesView bytes_of(const void* data, std::size_t size, const char* name);
@@ -214,45 +219,88 @@ inline std::span<const std::size_t> counts_of(const dl_comm* comm, const std::si
   return {counts, counts != nullptr ? static_cast<std::size_t>(comm->comm.size()) : 0};
 }
 
-/// Views of a list, as with counts.
-template <class View, class Given>
-std::vector<View> views_of(const dl_comm* comm, const Given* views) {
-  std::vector<View> all;
-  const std::size_t count = views != nullptr ? static_cast<std::size_t>(comm->comm.size()) : 0;
-  for (const Given& view : std::span(views, count)) all.push_back(view_of(view));
-  return all;
-}
-
-// Converts an argument to that of the C++ counterpart.
-
-inline TensorView taken(const dl_comm*, const dl_view& view) { return view_of(view); }
-inline ConstTensorView taken(const dl_comm*, const dl_const_view& view) { return view_of(view); }
-inline Reduction taken(const dl_comm*, const dl_reduction& given) { return reduction_of(given); }
-inline CallOptions taken(const dl_comm*, const dl_options* options) { return options_of(options); }
-inline int taken(const dl_comm*, int rank) { return rank; }
-inline std::span<const std::size_t> taken(const dl_comm* comm, const std::size_t* counts) {
-  return counts_of(comm, counts);
-}
-inline std::vector<TensorView> taken(const dl_comm* comm, const dl_view* views) {
-  return views_of<TensorView>(comm, views);
-}
-inline std::vector<ConstTensorView> taken(const dl_comm* comm, const dl_const_view* views) {
-  return views_of<ConstTensorView>(comm, views);
-}
-
 /// The communicator of a call, with the name of the function that is called with it.
 struct Called {
   Called(dl_comm* on, const char* function = __builtin_FUNCTION())  // NOLINT: as an argument.
       : comm(on), name(function) {}
   dl_comm* comm;
   const char* name;
+  /// What is wrong with an argument that C++ has no value for. The call gets a value that it
+  /// refuses, so that the other ranks hear of it as of any wrong argument; this says it in terms
+  /// of C. Empty: nothing.
+  std::string fault;
 };
+
+// Converts an argument to that of the C++ counterpart.
+
+/// The argument that `convert` makes; where there is none, what the call refuses, or does not use.
+template <class Convert, class Argument>
+Argument taken_or(Called& call, const Convert& convert, Argument refused) {
+  try {
+    return convert();
+  } catch (const Misuse& misuse) {
+    if (call.fault.empty()) call.fault = misuse.what;
+    return refused;
+  }
+}
+template <class View, class Given>
+View taken_view(Called& call, const Given& view) {
+  const Place nowhere{-2};
+  const DType dtype = dl_dtype_size(view.dtype) != 0 ? static_cast<DType>(view.dtype) : DType{};
+  return taken_or(
+      call, [&] { return view_of(view); },
+      View(view.data, view.count, dtype, view.place < DL_HOST ? nowhere : Place{view.place - 1}));
+}
+inline TensorView taken(Called& call, const dl_view& view) {
+  return taken_view<TensorView>(call, view);
+}
+inline ConstTensorView taken(Called& call, const dl_const_view& view) {
+  return taken_view<ConstTensorView>(call, view);
+}
+inline Reduction taken(Called& call, const dl_reduction& given) {
+  return taken_or(
+      call, [&] { return reduction_of(given); }, Reduction(ReduceOp{}));
+}
+inline CallOptions taken(Called&, const dl_options* options) { return options_of(options); }
+inline int taken(Called&, int rank) { return rank; }
+inline std::span<const std::size_t> taken(Called& call, const std::size_t* counts) {
+  return counts_of(call.comm, counts);
+}
+/// Views of a list, as with counts.
+template <class View, class Given>
+std::vector<View> taken_views(Called& call, const Given* views) {
+  std::vector<View> all;
+  const std::size_t count = views != nullptr ? static_cast<std::size_t>(call.comm->comm.size()) : 0;
+  for (const Given& view : std::span(views, count)) all.push_back(taken(call, view));
+  return all;
+}
+inline std::vector<TensorView> taken(Called& call, const dl_view* views) {
+  return taken_views<TensorView>(call, views);
+}
+inline std::vector<ConstTensorView> taken(Called& call, const dl_const_view* views) {
+  return taken_views<ConstTensorView>(call, views);
+}
+
+/// Runs `body`; where it is refused for a fault that is known in terms of C, throws that.
+template <class Body>
+decltype(auto) in_terms_of_c(const std::string& fault, Body&& body) {
+  try {
+    return body();
+  } catch (const Error& error) {
+    if (fault.empty() || error.errc() != Errc::misuse) throw;
+    throw Misuse{fault};
+  }
+}
 
 /// Calls the communicator's `member` with these arguments, converted.
 template <class Member, class... Given>
 dl_status run(Called call, Member member, const Given&... given) noexcept {
   return guarded_on(
-      call.comm, [&] { (call.comm->comm.*member)(taken(call.comm, given)...); }, call.name);
+      call.comm,
+      [&] {
+        in_terms_of_c(call.fault, [&] { return (call.comm->comm.*member)(taken(call, given)...); });
+      },
+      call.name);
 }
 /// The same for a call that starts a Work, which goes to the caller's place.
 template <class Member, class... Given>
@@ -261,7 +309,10 @@ dl_status start(Called call, dl_work** work, Member member, const Given&... give
       call.comm,
       [&] {
         auto& started = place(work, "work");
-        started = new dl_work((call.comm->comm.*member)(taken(call.comm, given)...));
+        auto made = in_terms_of_c(call.fault,
+                                  [&] { return (call.comm->comm.*member)(taken(call, given)...); });
+        const std::string fault = call.fault.empty() ? "" : call.name + (": " + call.fault);
+        started = new dl_work(std::move(made), fault);
       },
       call.name);
 }

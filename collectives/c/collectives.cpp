@@ -2,6 +2,7 @@
 
 #include <map>
 #include <mutex>
+#include <set>
 
 /// Collectives, blocking and started.
 using namespace dlaunch::c_api;  // NOLINT: what follows is this namespace's face.
@@ -16,7 +17,27 @@ void fold_by_reduction(void* argument, void* accumulated, const void* next, size
                                                            static_cast<dlaunch::DType>(dtype));
 }
 
-/// Each is made once and stays, since a dl_reduction points to it; nullptr if it cannot be made.
+/// A number that is none becomes an unknown dtype, of which there is one.
+dlaunch::DType known_dtype(dl_dtype dtype) {
+  return dl_dtype_size(dtype) != 0 ? static_cast<dlaunch::DType>(dtype) : dlaunch::DType{};
+}
+
+/// In place of a reduction that cannot be made; calls refuse it with the reason, which is kept.
+dl_reduction none_because(const char* reason) noexcept {
+  static std::mutex mutex;
+  static std::set<std::string> all;
+  dl_reduction none{};
+  try {
+    const std::lock_guard lock(mutex);
+    none.name = all.insert(reason).first->c_str();
+    none.fold = fold_of_none;
+  } catch (...) {
+    // Without memory it is an unknown one.
+  }
+  return none;
+}
+
+/// Each is made once and stays, since a dl_reduction points to it.
 dl_reduction located(dlaunch::Reduction (*make)(dlaunch::DType, dlaunch::DType), dl_dtype value,
                      dl_dtype index) noexcept {
   struct Made {
@@ -26,7 +47,7 @@ dl_reduction located(dlaunch::Reduction (*make)(dlaunch::DType, dlaunch::DType),
   static std::mutex mutex;
   static std::map<std::string, Made> all;
   try {
-    dlaunch::Reduction reduction = make(dtype_of(value), dtype_of(index));
+    dlaunch::Reduction reduction = make(known_dtype(value), known_dtype(index));
     const std::string name = reduction.name();
     const std::lock_guard lock(mutex);
     Made& made = all.try_emplace(name, Made{name, std::move(reduction)}).first->second;
@@ -37,6 +58,8 @@ dl_reduction located(dlaunch::Reduction (*make)(dlaunch::DType, dlaunch::DType),
             fold_by_reduction,
             &made.reduction,
             made.reduction.element_bytes()};
+  } catch (const dlaunch::Error& senseless) {
+    return none_because(senseless.what());
   } catch (...) {
     return {};
   }

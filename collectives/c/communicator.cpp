@@ -1,5 +1,6 @@
 #include "collectives/c/c_api.hpp"
 
+#include <new>
 #include <optional>
 #include <span>
 
@@ -59,7 +60,12 @@ int64_t dl_comm_timeout_ms(const dl_comm* comm) {
 dl_status dl_comm_allocate(dl_comm* comm, size_t bytes, dl_buffer** buffer) {
   return guarded_on(comm, [&] {
     auto& made = place(buffer, "buffer");
-    made = new dl_buffer(comm->comm.allocate(bytes));
+    try {
+      made = new dl_buffer(comm->comm.allocate(bytes));
+    } catch (const std::bad_alloc&) {
+      throw dlaunch::Error(dlaunch::Errc::internal, "dl_comm_allocate: there is no memory for " +
+                                                        std::to_string(bytes) + " bytes");
+    }
   });
 }
 
@@ -99,7 +105,11 @@ dl_status dl_comm_group(dl_comm* comm, const int* ranks, size_t count, dl_comm**
                         const dl_options* options) {
   return guarded_on(comm, [&] {
     auto& result = place(made, "made");
-    result = handle_of(comm->comm.group(ranks_of(ranks, count), options_of(options)));
+    Called call(comm, "dl_comm_group");
+    const auto given = taken_or(
+        call, [&] { return ranks_of(ranks, count); }, std::span<const int>());
+    result = in_terms_of_c(call.fault,
+                           [&] { return handle_of(comm->comm.group(given, options_of(options))); });
   });
 }
 

@@ -144,8 +144,11 @@ dl_status dl_all_gather_stacked(dl_comm* comm, const dl_tree* value, dl_tree** r
 
 dl_status dl_all_reduce_object(dl_comm* comm, const dl_tree* value, dl_reduction reduction,
                                dl_tree** result, const dl_options* options) {
+  Called call(comm, "dl_all_reduce_object");
   return make(comm, result, [&](auto& c) {
-    return c.all_reduce_object(value_of(value), reduction_of(reduction), options_of(options));
+    return in_terms_of_c(call.fault, [&] {
+      return c.all_reduce_object(value_of(value), taken(call, reduction), options_of(options));
+    });
   });
 }
 

@@ -24,7 +24,7 @@ std::vector<dlaunch::Work*> pointers_to(dl_work* const* works, std::size_t count
 }  // namespace
 
 dl_status dl_work_wait(dl_work* work) {
-  return guarded_on(work, [&] { work->work.wait(); });
+  return guarded_on(work, [&] { in_terms_of_c(work->fault, [&] { work->work.wait(); }); });
 }
 
 dl_status dl_work_test(dl_work* work, int* done) {

@@ -1,5 +1,7 @@
 #include "collectives/call/checks.hpp"
 
+#include "runtime/base/phrases.hpp"
+
 #include <algorithm>
 #include <cstdint>
 #include <functional>
@@ -14,6 +16,11 @@ constexpr std::size_t too_many = ~std::size_t{0};
 /// "'in': "
 std::string named(const char* name) {
   return *name == '\0' ? std::string() : "'" + std::string(name) + "': ";
+}
+
+/// "1 element", "3 elements"; a wrong number may be huge.
+std::string elements_text(std::size_t count) {
+  return std::to_string(count) + (count == 1 ? " element" : " elements");
 }
 
 const std::byte* part_of(const ConstTensorView& all, std::size_t first_element) {
@@ -44,7 +51,7 @@ void require_one_each(const Call& call, const std::vector<ConstTensorView>& list
                       const char* name) {
   require(call, list.size() == static_cast<std::size_t>(call.size()), [&] {
     return "'" + std::string(name) + "' has " + std::to_string(list.size()) + " views for " +
-           std::to_string(call.size()) + " ranks; it has one for each";
+           plural(call.size(), "rank") + "; it has one for each";
   });
 }
 
@@ -80,17 +87,33 @@ void refuse_root(const Call& call, int root) {
                    std::to_string(call.size() - 1));
 }
 
+bool reaches_too_far(const ConstTensorView& view) noexcept {
+  constexpr auto furthest = static_cast<std::ptrdiff_t>(elements_max);
+  if (view.count < 2) return false;
+  std::ptrdiff_t last = 0;
+  return __builtin_mul_overflow(view.count - 1, view.stride, &last) ||
+         __builtin_mul_overflow(last, size_of(view.dtype), &last) || last > furthest ||
+         last < -furthest;
+}
+
 void refuse_view(const Call& call, ConstTensorView view, const char* name) {
   if (size_of(view.dtype) == 0) {
     refuse(call, named(name) + "the number " + std::to_string(static_cast<int>(view.dtype)) +
                      " is no dtype");
   }
-  const std::string count = std::to_string(view.count) + " elements";
+  const std::string count = elements_text(view.count);
   if (view.data == nullptr) refuse(call, named(name) + "a null pointer was given for " + count);
   if (view.count > elements_max) {
     refuse(call, named(name) + count + " are more than memory may hold");
   }
-  refuse(call, named(name) + "the memory of these " + count +
+  if (view.place.cuda_device < -1) {
+    refuse(call, named(name) + "a view's place is the host's memory, or a CUDA device's");
+  }
+  if (reaches_too_far(view)) {
+    refuse(call, named(name) + count + " with a stride of " + std::to_string(view.stride) +
+                     " reach further than memory may");
+  }
+  refuse(call, named(name) + "the memory of " + (view.count == 1 ? "this " : "these ") + count +
                    " was freed, or ends earlier: AddressSanitizer says so");
 }
 
@@ -103,8 +126,8 @@ void check_same(const Call& call, const ConstTensorView& view, const ConstTensor
            " has " + to_string(view.dtype);
   });
   require(call, other.count == count, [&] {
-    const std::string needed = count == too_many ? "more elements than memory may hold"
-                                                 : std::to_string(count) + " elements";
+    const std::string needed =
+        count == too_many ? "more elements than memory may hold" : elements_text(count);
     return named(other_name) + "a buffer of " + needed + " is needed, one of " +
            std::to_string(other.count) + " was given";
   });
@@ -143,7 +166,7 @@ void check_list(const Call& call, const std::vector<ConstTensorView>& list,
     check_same(call, part, list[rank], list[rank].count, other, which.c_str());
   }
   require(call, list[me].count == part.count, [&] {
-    return "'" + std::string(other) + "' has " + std::to_string(part.count) + " elements, but '" +
+    return "'" + std::string(other) + "' has " + elements_text(part.count) + ", but '" +
            entry(name, me) + "', this rank's part, has " + std::to_string(list[me].count);
   });
   if (is_written) check_disjoint(call, list, name);
@@ -166,7 +189,7 @@ void check_lists(const Call& call, const std::vector<ConstTensorView>& ins,
     check_same(call, ins[0], outs[rank], outs[rank].count, "in[0]", entry("out", rank).c_str());
   }
   require(call, ins[me].count == outs[me].count, [&] {
-    return "'" + entry("in", me) + "' has " + std::to_string(ins[me].count) + " elements, but '" +
+    return "'" + entry("in", me) + "' has " + elements_text(ins[me].count) + ", but '" +
            entry("out", me) + "', which is for the same, has " + std::to_string(outs[me].count);
   });
   check_disjoint(call, outs, "out");
@@ -208,15 +231,15 @@ std::size_t parts_together(int parts, std::size_t each) {
 std::size_t check_counts(const Call& call, std::span<const std::size_t> counts, std::size_t own,
                          const char* which) {
   require(call, counts.size() == static_cast<std::size_t>(call.size()), [&] {
-    return std::string(std::to_string(counts.size()) + " counts were given for " +
-                       std::to_string(call.size()) + " ranks");
+    return std::to_string(counts.size()) + " counts were given for " + plural(call.size(), "rank") +
+           (counts.data() == nullptr ? ": the pointer is null" : "");
   });
   std::size_t sum = 0;
   for (const std::size_t count : counts) sum = count > too_many - sum ? too_many : sum + count;
   require(call, counts[static_cast<std::size_t>(call.rank())] == own, [&] {
-    return std::string(std::string("'") + which + "' has " + std::to_string(own) +
-                       " elements, but this rank's count is " +
-                       std::to_string(counts[static_cast<std::size_t>(call.rank())]));
+    return std::string("'") + which + "' has " + elements_text(own) +
+           ", but this rank's count is " +
+           std::to_string(counts[static_cast<std::size_t>(call.rank())]);
   });
   return sum;
 }

@@ -35,15 +35,18 @@ inline void check_root(const Call& call, int root) {
 }
 /// No type takes more than 16 bytes an element, and no machine has 2^59 of any.
 inline constexpr std::size_t elements_max = PTRDIFF_MAX / 16;
+/// Whether a strided view's elements lie further from each other than memory may reach.
+bool reaches_too_far(const ConstTensorView& view) noexcept;
 [[noreturn]] void refuse_view(const Call& call, ConstTensorView view, const char* name);
-/// A known dtype, a pointer where there are elements, and no more of them than memory may hold; and
-/// all of them the program's, where AddressSanitizer can tell.
+/// A known dtype, a place, a pointer where there are elements, and no more of them, nor further
+/// apart, than memory may hold; and all of them the program's, where AddressSanitizer can tell.
 /// `name` is the argument's, for the sentence.
 template <class Void>
 void check_view(const Call& call, const BasicView<Void>& view, const char* name = "") {
-  const bool has_place = view.data != nullptr || view.count == 0;
-  if (size_of(view.dtype) == 0 || !has_place || view.count > elements_max || is_poisoned(view))
-      [[unlikely]] {
+  const bool has_place = (view.data != nullptr || view.count == 0) && view.place.cuda_device >= -1;
+  const bool is_too_far = view.stride != 1 && reaches_too_far(view);
+  if (size_of(view.dtype) == 0 || !has_place || view.count > elements_max || is_too_far ||
+      is_poisoned(view)) [[unlikely]] {
     refuse_view(call, view, name);
   }
 }

@@ -55,7 +55,9 @@ void StartedQueue::start(Item& item, transport::Links& mesh) {
           }
         },
         this);
-    thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
+    // Its own, since a completion that it calls may end everybody else's.
+    thread_ =
+        std::jthread([self = shared_from_this()](const std::stop_token& stop) { self->run(stop); });
   }
   ++unfinished_;
   (first_ == nullptr ? first_ : last_->next_) = &item;
@@ -174,7 +176,7 @@ void StartedQueue::wait(const Finished& finished) {
 void StartedQueue::check_thread() const {
   if (!is_teller()) return;
   throw Error(Errc::misuse,
-              "a completion (Work::on_complete) cannot wait for started calls of its communicator; "
+              "a completion of a started call cannot wait for started calls of its communicator; "
               "start calls there, or leave the waiting to another thread");
 }
 
@@ -194,12 +196,13 @@ void StartedQueue::yield() const noexcept {
 bool StartedQueue::drive(Lock& lock, Manner manner) {
   driving_ = true;
   manner_ = manner;
-  runner_ = std::this_thread::get_id();
+  runner_ = driver_ = std::this_thread::get_id();
   lock.unlock();
   const bool is_over = run_front(manner);
   runner_ = std::thread::id();
   lock.lock();
   if (is_over) settle(lock);
+  driver_ = std::thread::id();
   driving_ = false;
   if (waiting_ > 0) changed_.notify_all();
   return is_over;
@@ -299,10 +302,15 @@ void StartedQueue::call_thread_back() noexcept {
 
 // ---- The end. ----
 
-void StartedQueue::end(const Error& why, const std::function<void()>& fail) {
+void StartedQueue::end(const Error& why, const std::shared_ptr<transport::Links>& mesh,
+                       const std::function<void()>& fail) {
   if (!thread_.joinable()) return;
+  const auto me = std::this_thread::get_id();
+  bool is_told = false;  // The front call is over, and this is within one of its completions.
   {
     Lock lock(mutex_);
+    is_told = driver_ == me;
+    if (is_told) kept_mesh_ = mesh;
     ended_ = std::make_exception_ptr(why);
     const bool has_begun = driving_ || fiber_->is_suspended();
     Item* item = has_begun ? std::exchange(first_->next_, nullptr) : std::exchange(first_, nullptr);
@@ -319,7 +327,12 @@ void StartedQueue::end(const Error& why, const std::function<void()>& fail) {
   }
   fail();
   thread_.request_stop();
-  thread_.join();
+  if (thread_.get_id() == me) {
+    thread_.detach();
+  } else {
+    thread_.join();
+  }
+  if (is_told) return;
   Lock lock(mutex_);
   while (first_ != nullptr) drive(lock, Manner::to_its_end);
 }

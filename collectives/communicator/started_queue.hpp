@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <stop_token>
@@ -25,7 +26,7 @@ namespace dlaunch {
 /// moment one that looks at them, or, if the program does neither, the queue's own thread, which
 /// lives from the first call to end(). So a call may begin on one thread and end on another; it
 /// changes threads where it waits. For any number of threads, unless it says otherwise.
-class StartedQueue final : private LentThread {
+class StartedQueue final : public std::enable_shared_from_this<StartedQueue>, private LentThread {
  public:
   /// One started collective, in one queue at a time. Made by whoever starts it, and kept until it
   /// is finished.
@@ -86,8 +87,11 @@ class StartedQueue final : private LentThread {
                                                                              : finish_others();
   }
   /// Ends calls that are not running with `why`. The running one is made to fail by `fail`, and
-  /// then ends with `why`, too. Then the thread is gone. For the thread that starts.
-  void end(const Error& why, const std::function<void()>& fail);
+  /// then ends with `why`, too. Then the thread is gone. For the thread that starts. In a
+  /// completion of the call that was running that one stays as it is, and ends, as the thread does,
+  /// after the completion has returned; `mesh` then lives as long as the queue.
+  void end(const Error& why, const std::shared_ptr<transport::Links>& mesh,
+           const std::function<void()>& fail);
 
  private:
   using Lock = std::unique_lock<std::mutex>;
@@ -127,7 +131,8 @@ class StartedQueue final : private LentThread {
   Item* first_ = nullptr;  ///< The first unfinished call.
   Item* last_ = nullptr;
   std::optional<Fiber> fiber_;        ///< The stack; from the first one on.
-  std::atomic<bool> driving_{false};  ///< Whether some thread runs the front call.
+  std::atomic<bool> driving_{false};  ///< Whether some thread runs the front call, or tells of it.
+  std::thread::id driver_;            ///< That thread.
   Manner manner_ = Manner::look;      ///< That thread's manner.
   bool on_fiber_ = false;
   int waiting_ = 0;
@@ -136,6 +141,7 @@ class StartedQueue final : private LentThread {
   std::atomic<std::size_t> unfinished_{0};
   std::atomic<std::size_t> telling_{0};  ///< The size of `tellers_`, for a look without the lock.
   std::exception_ptr ended_;
+  std::shared_ptr<transport::Links> kept_mesh_;  ///< Null unless a completion has called end().
 
   bool asleep_ = false;                   ///< The thread waits to be told of something.
   bool hurried_ = false;                  ///< It is to begin at once.

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <exception>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 namespace dlaunch {
@@ -24,6 +25,20 @@ bool is_cut_off(Membership* membership) {
   } catch (const Error& error) {
     return error.errc() == Errc::peer_lost;
   }
+}
+
+/// How long abort(), which waits for nobody, waits for the mesh's lock: a thread that asks a store
+/// which is away may have it for long.
+constexpr auto abort_patience = std::chrono::milliseconds(100);
+
+/// Whether the mesh's lock is free, or becomes so soon.
+bool is_free_soon(transport::Links& mesh) {
+  const auto until = Clock::now() + abort_patience;
+  while (!mesh.try_lock()) {
+    if (Clock::now() >= until) return false;
+    std::this_thread::sleep_for(abort_patience / 1000);
+  }
+  return true;
 }
 
 /// Whether a probe, which has taken nothing, found nothing in the time that it was given itself.
@@ -107,8 +122,11 @@ void Communicator::State::break_off(Call& call, const Error& failure) {
   }
   error.set(broken);
   if (device) device->give_up();
+  const bool abort_told_all = !transport::is_message(call.fingerprint().op) &&
+                              call.fingerprint().sequence >= abort_told_from;
   // With few ranks, the one that failed first told all, if it had connections to all.
-  const bool tells = !broken.told() || group.size() > 64 || goes_by_nodes;
+  const bool told = broken.told() && group.size() <= 64 && !goes_by_nodes;
+  const bool tells = !abort_told_all && !told;
   if (tells && !is_cut_off(membership.get())) call.tell_failure(broken, Scope::from_here_on);
   if (membership) membership->report(broken, broken.claim());
 }
@@ -131,6 +149,27 @@ void Communicator::State::break_between_calls(const Error& why) noexcept {
     // Nobody can be told; the others notice that this rank is gone, or does not come.
     aborted.set(CallSite{"", 0, ""});
   }
+}
+
+/// A call that is under way here may end well, or end with the abort; then it tells the others,
+/// too, whose same call ends. So this is about the calls that come after it.
+void Communicator::State::tell_abort() noexcept {
+  if (error.is_set() || !is_free_soon(*mesh)) return;
+  try {
+    Fingerprint next;
+    next.op = transport::Op::barrier;
+    next.sequence = sequence + 1;
+    const Call::Setting setting{*mesh, group, kept, aborted, timeout, CallSite{"", 0, ""}};
+    Call call(setting, next);
+    call.tell_failure(abort_error(), Scope::from_here_on);
+    abort_told_from = next.sequence;
+  } catch (const std::exception&) {
+    // This rank's next call tells them, or its end.
+  }
+}
+
+Error Communicator::State::abort_error() const {
+  return {Errc::aborted, "'" + group.name + "': " + aborted_text(group.rank, aborted.site())};
 }
 
 Work Communicator::State::start(CollectiveCall what) {
@@ -179,6 +218,7 @@ bool Communicator::State::watch(const std::function<bool()>& holds, Clock::time_
 
 /// A message of which a part has left leaves as a whole: nothing else could follow on its way,
 /// which is that of other communicators, too. A receiver that does not come for it breaks that way.
+/// Senders of synchronous messages are told that those were received.
 void Communicator::State::finish_begun_messages() {
   constexpr auto limit = std::chrono::seconds(5);
   constexpr auto look_interval = std::chrono::milliseconds(50);
@@ -188,23 +228,26 @@ void Communicator::State::finish_begun_messages() {
         if (error.is_set() || aborted) return true;
         const MessageWork* each = messages.first();
         while (each != nullptr && !begun(each)) each = decltype(messages)::after(*each);
-        return each == nullptr;
+        return each == nullptr && !mesh->is_telling();
       },
       Clock::now() + limit, look_interval);
 }
 
 void Communicator::State::end() {
-  const bool others_go_on = mesh.use_count() > 1 && std::uncaught_exceptions() == 0;
-  if (others_go_on && !messages.empty()) finish_begun_messages();
-  // No call of this rank has told the others.
-  if (aborted && !error.is_set()) {
-    break_between_calls(
-        Error(Errc::aborted, "'" + group.name + "': " + aborted_text(group.rank, aborted.site())));
+  const bool others_go_on = mesh.use_count() > 1;
+  const auto is_telling = [this] {
+    const auto lock = mesh->lock();
+    return mesh->is_telling();
+  };
+  if (std::uncaught_exceptions() == 0 && ((others_go_on && !messages.empty()) || is_telling())) {
+    finish_begun_messages();
   }
+  // No call of this rank has ended with the abort.
+  if (aborted && !error.is_set()) break_between_calls(abort_error());
   end_device();
   const Error why(Errc::aborted, "the communicator '" + group.name +
                                      "' was destroyed before the call was complete");
-  queue->end(why, [this] {
+  queue->end(why, mesh, [this] {
     destroyed = true;
     aborted.set(CallSite{"", 0, ""});
     mesh->wake();

@@ -123,6 +123,8 @@ struct __attribute__((visibility("hidden"))) Communicator::State
   RootedWindow window;
   FirstError error;  ///< It sticks.
   Aborted aborted;
+  /// The first call for which tell_abort() has told the others.
+  std::atomic<std::uint64_t> abort_told_from{~std::uint64_t{0}};
   std::atomic<bool> destroyed{false};
   std::map<std::vector<int>, std::uint64_t> member_groups;  ///< How often each was made.
   std::weak_ptr<JoinGroup> join_group;                      ///< As long as it has joinables.
@@ -252,6 +254,9 @@ struct __attribute__((visibility("hidden"))) Communicator::State
   /// Breaks the communicator between two calls: the other ranks are told why, and wait no longer.
   /// Does nothing where it is broken already.
   void give_up(const Error& why) noexcept;
+  /// Tells the other ranks that this one has called abort(), which may be in no call. For any
+  /// thread.
+  void tell_abort() noexcept;
   /// Whether this is a forked child: the memory and the connections are the parent's, its threads
   /// do not exist here, and their locks stay locked.
   bool is_forked() const noexcept { return !home.is_here(); }
@@ -347,6 +352,7 @@ struct __attribute__((visibility("hidden"))) Communicator::State
   void fail(Call& call, const Error& error);
   void break_off(Call& call, const Error& error);
   void break_between_calls(const Error& why) noexcept;
+  Error abort_error() const;
   void find_shm_groups(Call& call);
   std::shared_ptr<DeviceWork> begin_on_device(const device::Request& request,
                                               const Options& options);

@@ -268,9 +268,6 @@ bool Links::post_now(Receive& receive) noexcept {
 
 void Links::withdraw(Receive& receive) {
   inbox_.withdraw(receive);
-  for (const auto& telling : tellings_) {
-    if (telling->receive == &receive) telling->receive = nullptr;
-  }
   if (progress_lock_.are_shared() && progress(Clock::now())) tell_threads();
 }
 
@@ -288,39 +285,33 @@ void Links::put_back(const Inbox::Apart& message) {
 
 // ---- Synchronous messages. ----
 
-/// Tells senders that their messages were received. A receive is complete only when this
-/// confirmation has left, since the program may end then. Returns whether anything moved.
-bool Links::tell_senders() {
-  if (!inbox_.has_answering() && tellings_.empty()) return false;
+/// Tells senders that their messages were received. A receive is complete whether or not this has
+/// left: it may have to wait behind messages that the sender reads later, when it has been told.
+bool Links::tell_some_senders() {
   bool moved = false;
   while (Receive* const receive = inbox_.next_answering()) {
     moved = true;
-    Telling& telling = *tellings_.emplace_back(std::make_unique<Telling>());
-    telling.receive = receive;
-    telling.message.to = receive->source;
-    telling.message.header.kind = Kind::taken;
-    telling.message.header.communicator = receive->header.communicator;
-    telling.message.header.sequence = receive->header.sequence;
-    if (receive->source == rank_) {
-      on_taken(rank_, receive->header.sequence);
-      telling.message.state = Outgoing::State::done;
+    const int source = receive->source;
+    const std::uint64_t ticket = receive->header.sequence;
+    auto telling = std::make_unique<Outgoing>();
+    telling->to = source;
+    telling->header.kind = Kind::taken;
+    telling->header.communicator = receive->header.communicator;
+    telling->header.sequence = ticket;
+    receive->state = Receive::State::done;
+    if (source == rank_) {
+      on_taken(rank_, ticket);
       continue;
     }
+    tellings_.push_back(std::move(telling));
     try {
-      post(telling.message);
+      post(*tellings_.back());
     } catch (const Error&) {
       // There is no way to the sender, which learns of that otherwise.
-      telling.message.state = Outgoing::State::failed;
+      tellings_.back()->state = Outgoing::State::failed;
     }
   }
-  const auto is_over = [](const auto& telling) { return !telling->message.pending(); };
-  for (const auto& telling : tellings_) {
-    if (is_over(telling) && telling->receive != nullptr) {
-      telling->receive->state = Receive::State::done;
-      moved = true;
-    }
-  }
-  std::erase_if(tellings_, is_over);
+  std::erase_if(tellings_, [](const auto& telling) { return !telling->pending(); });
   return moved;
 }
 

@@ -146,6 +146,8 @@ class Links final : private Sources, private LookLimit {
   bool attend(const std::stop_token& stop, int wakes);
   /// Whether some messages are not complete.
   bool has_pending() const;
+  /// Whether a sender has still to be told that its synchronous message was received.
+  bool is_telling() const noexcept { return !tellings_.empty(); }
   ProgressLock& progress_lock() { return progress_lock_; }
   /// Reads from this rank's connection and sends queued data, for a moment without sleeping, if
   /// ranks do not outnumber the processors; true if something moved.
@@ -237,7 +239,10 @@ class Links final : private Sources, private LookLimit {
   bool decide(Clock::time_point now);
   void on_control(int from, const Header& header, BytesView payload);
   std::optional<Answer> answer_to(const Header& inquiry) const;
-  bool tell_senders();
+  bool tell_senders() {
+    return (inbox_.has_answering() || !tellings_.empty()) && tell_some_senders();
+  }
+  bool tell_some_senders();
   void on_taken(int from, std::uint64_t ticket);
   void tell_threads() noexcept;
   static void write_to_program(int fd) noexcept;
@@ -310,12 +315,8 @@ class Links final : private Sources, private LookLimit {
   std::vector<SendQueue*> busy_;       ///< Those with something to send, and some that had.
   std::uint64_t tickets_ = 0;          ///< Synchronous messages so far.
   std::map<std::uint64_t, Outgoing*> untaken_;  ///< Unconfirmed synchronous messages, by ticket.
-  /// What tells a sender that its message was received.
-  struct Telling {
-    Outgoing message;
-    Receive* receive = nullptr;  ///< The receive that is complete then; null: withdrawn.
-  };
-  std::vector<std::unique_ptr<Telling>> tellings_;
+  /// What tells senders that their messages were received, and has not left yet.
+  std::vector<std::unique_ptr<Outgoing>> tellings_;
   const bool crowded_;  ///< This host's ranks outnumber its processors.
   Clock::time_point sockets_looked_at_{};
   ProgressLock progress_lock_;

@@ -144,6 +144,7 @@ static void refuses(const struct collective* c) {
     WITH(g.small.data = NULL, c->small, "a null pointer was given for 2 elements");
     WITH(g.small.dtype = 99, c->small, "the number 99 is no dtype");
     WITH(g.small.count = SIZE_MAX / 2, c->small, "elements are more than memory may hold");
+    WITH(g.small.stride = PTRDIFF_MAX, c->small, "reach further than memory may");
   }
   if (c->has & LARGE) {
     WITH(g.large.data = NULL, c->large, "a null pointer was given for");
@@ -159,6 +160,31 @@ static void refuses(const struct collective* c) {
   }
 }
 
+/* The others hear of what one rank alone gives wrong, also where C++ has no value for it. */
+static void tells(const char* fault, dl_reduction reduction, dl_dtype dtype, int32_t place) {
+  const int is_wrong = dl_comm_rank(comm) == 0;
+  for (int started = 0; started <= 1; ++started) {
+    dl_comm* own = NULL;
+    EXPECT_OK(dl_comm_duplicate(comm, &own, DL_HERE));
+    float x = 1;
+    dl_view view = dl_make_view(&x, 1, is_wrong ? dtype : DL_F32);
+    if (is_wrong) view.place = place;
+    const dl_reduction by = is_wrong ? reduction : dl_op(DL_SUM);
+    dl_work* work = NULL;
+    dl_status status = started ? dl_start_all_reduce(own, view, by, &work, DL_HERE)
+                               : dl_all_reduce(own, view, by, DL_HERE);
+    if (started && status == DL_OK) status = dl_work_wait(work);
+    const char* said = dl_last_message(NULL);
+    const char* wanted = is_wrong ? fault : "were wrong";
+    if (status != (is_wrong ? DL_MISUSE : DL_MISMATCH) || strstr(said, wanted) == NULL) {
+      fprintf(stderr, "%s was to be found: %s: %s\n", fault, dl_status_text(status), said);
+      exit(1);
+    }
+    dl_work_free(work);
+    dl_comm_free(own);
+  }
+}
+
 int main(void) {
   dl_world* world = NULL;
   EXPECT_OK(dl_world_from_env(NULL, &world));
@@ -167,6 +193,17 @@ int main(void) {
   size = (size_t)dl_comm_size(comm);
   EXPECT(size <= RANKS_MAX);
   for (size_t i = 0; i < sizeof collectives / sizeof *collectives; ++i) refuses(&collectives[i]);
+  EXPECT_OK(dl_barrier(comm, DL_HERE));
+
+  const dl_reduction sum = dl_op(DL_SUM);
+  dl_reduction unordered = sum;
+  unordered.order = 7;
+  tells("the number 99 is no dl_reduce_op", dl_op(99), DL_F32, DL_HOST);
+  tells("the number 7 is no dl_reduce_order", unordered, DL_F32, DL_HOST);
+  tells("needs a name and a function", dl_op(DL_CUSTOM), DL_F32, DL_HOST);
+  tells("an index is i32 or i64", dl_op_min_located(DL_F64, DL_F32), DL_F32, DL_HOST);
+  tells("the number 300 is no dtype", sum, 300, DL_HOST);
+  tells("DL_CUDA(device), not -5", sum, DL_F32, -5);
   EXPECT_OK(dl_barrier(comm, DL_HERE));
 
   /* After an error each gives it again. */

@@ -209,7 +209,7 @@ static void starts_several(void) {
   }
   int done = 0;
   while (!done) EXPECT_OK(dl_work_test(works[2], &done));
-  EXPECT_FAILS(DL_UNSUPPORTED, "call wait()", dl_work_order_before(works[2], NULL));
+  EXPECT_FAILS(DL_UNSUPPORTED, "wait for it", dl_work_order_before(works[2], NULL));
   EXPECT(strstr(dl_last_message(works[2]), "order_before") != NULL);
   for (int k = 2; k >= 0; --k) {
     EXPECT_OK(dl_work_wait(works[k]));

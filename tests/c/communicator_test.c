@@ -195,6 +195,15 @@ static void fails(dl_comm* comm) {
   EXPECT_FAILS(DL_ABORTED, "", dl_barrier(made, NULL));
   EXPECT_OK(dl_barrier(comm, NULL));
   dl_comm_free(made);
+  /* Told while rank 0 is in no call of it. */
+  EXPECT_OK(dl_comm_duplicate(comm, &made, NULL));
+  if (rank == 0) {
+    EXPECT_OK(dl_comm_abort(made));
+  } else {
+    EXPECT_FAILS(DL_ABORTED, "rank 0 called abort()", dl_barrier(made, DL_HERE));
+  }
+  EXPECT_OK(dl_barrier(comm, NULL));
+  dl_comm_free(made);
 
   uint32_t agreed = 0;
   dl_comm* rest = NULL;
@@ -223,6 +232,9 @@ static void takes_null(dl_comm* comm) {
   EXPECT(dl_buffer_is_shared(NULL) == 0);
   EXPECT_FAILS(DL_MISUSE, "'buffer' is a null pointer", dl_comm_allocate(comm, 1, NULL));
   EXPECT_FAILS(DL_MISUSE, "dl_comm_allocate: the dl_comm", dl_comm_allocate(NULL, 1, NULL));
+  dl_buffer* buffer = NULL;
+  EXPECT_FAILS(DL_INTERNAL, "dl_comm_allocate: there is no memory for 18446744073709551615 bytes",
+               dl_comm_allocate(comm, SIZE_MAX, &buffer));
   EXPECT_FAILS(DL_MISUSE, "dl_comm_abort: ", dl_comm_abort(NULL));
   EXPECT_FAILS(DL_MISUSE, "dl_comm_revoke: the dl_comm", dl_comm_revoke(NULL));
   EXPECT_FAILS(DL_MISUSE, "dl_comm_agree: the dl_comm", dl_comm_agree(NULL, 0, NULL, NULL));

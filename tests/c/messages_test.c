@@ -244,7 +244,7 @@ static void matches(void) {
   EXPECT(what.source == before && what.count == 2 && in[1] == before + 0.5 && in[2] == 0);
   EXPECT_OK(dl_message_what(first, &what));
   EXPECT(what.source == DL_ANY_SOURCE && what.count == 0);
-  EXPECT_FAILS(DL_MISUSE, "the Message is empty",
+  EXPECT_FAILS(DL_MISUSE, "the message is empty",
                dl_recv_matched(comm, first, DL_VIEW(in, 4), NULL, DL_HERE));
   dl_message_free(first);
   dl_message_free(NULL);

@@ -278,6 +278,14 @@ class Diagnosis {
            seen->op == static_cast<std::uint8_t>(mine_.op);
   }
 
+  /// Whether a rank is seen in a call of the same label on another communicator.
+  bool is_on_namesake(const Sight& rank, std::uint64_t recorded_as) const {
+    if (rank.answer || rank.unreceived || rank.lost || call_.is_message()) return false;
+    const auto& seen = rank.recorded ? rank.recorded : rank.seen;
+    return seen && seen->sequence != 0 && seen->communicator != recorded_as &&
+           seen->text.starts_with("in " + call_.full_label());
+  }
+
   std::string absent_text(const ending::TimedOut& late, Claim& claim) const {
     struct Absent {
       int rank = -1;
@@ -287,6 +295,10 @@ class Diagnosis {
     std::vector<Absent> absent;
     for (const Sight& rank : late.ranks) {
       if (auto doing = doing_text(rank)) {
+        if (is_on_namesake(rank, late.recorded_as)) {
+          *doing +=
+              ", of another communicator: do all ranks make their communicators in the same order?";
+        }
         absent.push_back({rank.rank, std::move(*doing), has_come(rank, late.recorded_as)});
       }
     }

@@ -97,13 +97,14 @@ std::optional<Ending> LossWatch::look_for_left(NextLook& next) {
   return found;
 }
 
-/// Why nothing more comes from this rank on this call's way; null if more may come.
+/// Why nothing more comes from this rank on this call's way; null if more may come. A rank that
+/// left before it had the shm group cannot say so there.
 const std::string* LossWatch::end_of(int world_rank, const Waiting& waiting) const {
   static const std::string left = transport::left_text;
   if (!waiting.in_shm_group) return mesh_.end_of(world_rank);
   const int rank = frame_.setting.group.rank_of(world_rank);
   const int member = frame_.shm != nullptr ? rank : frame_.nodes->layout().index_of(rank);
-  return frame_.shm_here()->has_left(member) ? &left : nullptr;
+  return frame_.shm_here()->has_left(member) ? &left : mesh_.end_of(world_rank);
 }
 
 /// Looks at one rank that is waited for. A message that it sent before it left in good order may

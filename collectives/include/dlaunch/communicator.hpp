@@ -132,8 +132,9 @@ class DLAUNCH_API Communicator {
     return group(std::span(ranks.begin(), ranks.size()), options);
   }
   /// The same, called by the listed ranks alone; the others need not know. Error{misuse} also on a
-  /// rank that is not listed. Nothing is sent, so different lists are found in the first call of
-  /// what is made.
+  /// rank that is not listed. Nothing is sent: ranks with different lists make different groups.
+  /// They find that in the first call in which one waits for another, by its timeout at the latest;
+  /// a call that waits for nobody, as a broadcast may on its root, ends well.
   [[nodiscard]] Communicator group_of_members(std::span<const int> ranks,
                                               const Options& options = {});
   [[nodiscard]] Communicator group_of_members(std::initializer_list<int> ranks,
@@ -409,9 +410,10 @@ class DLAUNCH_API Communicator {
   // those who live revoke it, so that nobody waits in it, then shrink it and go on. The launcher
   // leaves them alone with --on-failure continue. docs/collectives.md has the pattern.
 
-  /// From any thread, any number of times, waits for nobody: here every pending and later call
-  /// throws Error{aborted}; the others get Error{aborted} or Error{peer_lost}. All are told which
-  /// rank called it, and where.
+  /// From any thread, any number of times, whether or not this rank is in a call. Waits for no
+  /// rank, and for a moment until word of it has left. Here every pending and later call throws
+  /// Error{aborted}; the others get Error{aborted} or Error{peer_lost}, those that wait at once.
+  /// All are told which rank called it, and where.
   void abort(const CallSite& site = CallSite::here()) noexcept;
   /// Makes every call on every rank of this communicator throw Error{revoked}, those that wait
   /// included, so that all can meet in shrink(). Ranks on which an error sticks already keep that

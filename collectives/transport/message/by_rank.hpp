@@ -31,12 +31,9 @@ class ByRank {
   /// Makes the value if there is none.
   template <class... Arguments>
   T& get(int rank, Arguments&&... arguments) {
-    if (T* kept = find(rank)) return *kept;
-    // At most half of the slots are taken, so that a search ends soon.
-    if (2 * (entries_.size() + 1) > slots_.size()) grow();
-    entries_.push_back({rank, std::make_unique<T>(std::forward<Arguments>(arguments)...)});
-    put(rank, entries_.back().kept.get());
-    return *entries_.back().kept;
+    if (T* kept = find(rank)) [[likely]]
+      return *kept;
+    return make(rank, std::forward<Arguments>(arguments)...);
   }
 
   /// In the order in which they were made.
@@ -57,6 +54,15 @@ class ByRank {
     return static_cast<std::uint32_t>(rank) * 0x9e3779b1U >> shift_;
   }
   std::size_t next(std::size_t at) const noexcept { return (at + 1) & (slots_.size() - 1); }
+  /// Apart, so that finding what is there saves no registers for it.
+  template <class... Arguments>
+  [[gnu::noinline]] T& make(int rank, Arguments&&... arguments) {
+    // At most half of the slots are taken, so that a search ends soon.
+    if (2 * (entries_.size() + 1) > slots_.size()) grow();
+    entries_.push_back({rank, std::make_unique<T>(std::forward<Arguments>(arguments)...)});
+    put(rank, entries_.back().kept.get());
+    return *entries_.back().kept;
+  }
   void put(int rank, T* kept) noexcept {
     std::size_t at = place_of(rank);
     while (slots_[at].kept != nullptr) at = next(at);

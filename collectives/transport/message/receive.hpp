@@ -33,7 +33,7 @@ class ObservedState {
 /// A receive somebody waits for. Owned by whoever posted it; stays in place until it is no longer
 /// pending() or was withdrawn.
 struct Receive {
-  /// answering: it has the message, but the sender still has to be told (is_synchronous).
+  /// answering: it has the message, and the sender is about to be told (is_synchronous).
   enum class State { waiting, filling, answering, done, mismatched, too_long };
 
   /// Not "= default", by which a Receive() would be cleared as a whole first.

@@ -79,9 +79,4 @@ bool SendQueue::pump() {
   return moved;
 }
 
-void SendQueue::look_for_end() {
-  const char* why = end_ ? end_->end() : nullptr;
-  if (why != nullptr) fail(why);
-}
-
 }  // namespace dlaunch::transport

@@ -65,7 +65,11 @@ class SendQueue {
   /// Writes as much as possible. Returns whether anything moved. Drops an end that has ended.
   bool pump();
   /// Breaks the queue if its end says why.
-  void look_for_end();
+  void look_for_end() {
+    const char* const why = end_ ? end_->end() : nullptr;
+    if (why != nullptr) [[unlikely]]
+      fail(why);
+  }
   void fail(std::string reason);
 
  private:

@@ -12,6 +12,7 @@ namespace dlaunch::transport {
 Rings::Rings(Setting setting, const Surroundings& mesh)
     : of_(std::move(setting)),
       mesh_(mesh),
+      writers_(of_.segment->rank(of_.local).readers[of_.set].writers),
       has_remote_barriers_(of_.segment->rank(of_.local).attached.load() ==
                            RankBlock::with_remote_barriers),
       known_writers_((static_cast<std::size_t>(of_.segment->size()) + 63) / 64) {
@@ -48,9 +49,10 @@ void Rings::lie_down() {
 /// Whether one has ended that never wrote. The bits come from other processes.
 bool Rings::find_writers() {
   bool one_ended = false;
-  const auto& writers = of_.segment->rank(of_.local).readers[of_.set].writers;
   for (std::size_t word = 0; word < known_writers_.size(); ++word) {
-    const std::uint64_t now = writers[word].load();
+    const std::uint64_t now = writers_[word].load();
+    if (now == known_writers_[word]) [[likely]]
+      continue;
     std::uint64_t fresh = now & ~known_writers_[word];
     known_writers_[word] = now;
     for (; fresh != 0; fresh &= fresh - 1) {

@@ -46,10 +46,11 @@ class Rings final : public Transport {
 
   const Setting of_;
   const Surroundings mesh_;
-  const bool has_remote_barriers_;            ///< Writers leave the fence to it.
-  std::vector<std::uint64_t> known_writers_;  ///< As in RankBlock.
-  std::vector<SendQueue*> outs_;              ///< Queues that are not broken.
-  bool is_sending_ = false;                   ///< Whether one of the queues has work.
+  std::atomic<std::uint64_t>* const writers_;  ///< Of this rank, in the segment.
+  const bool has_remote_barriers_;             ///< Writers leave the fence to it.
+  std::vector<std::uint64_t> known_writers_;   ///< As in RankBlock.
+  std::vector<SendQueue*> outs_;               ///< Queues that are not broken.
+  bool is_sending_ = false;                    ///< Whether one of the queues has work.
   ByRank<RingReader> readers_;
 };
 

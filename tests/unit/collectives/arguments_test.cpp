@@ -7,6 +7,7 @@
 #include <dlaunch/dlaunch.hpp>
 
 #include <functional>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -119,6 +120,16 @@ const std::vector<Mistake> faults = {
      [](const Collective& c) {
        return quoted(c.small_name) + ": 4611686018427387904 elements are more than memory may hold";
      }},
+    {"further apart than memory reaches", [](const Collective& c) { return c.has_small; },
+     [](Given& g) { g.small.stride = std::numeric_limits<std::ptrdiff_t>::min(); },
+     [](const Collective& c) {
+       return quoted(c.small_name) +
+              ": 2 elements with a stride of -9223372036854775808 reach "
+              "further than memory may";
+     }},
+    {"no place", [](const Collective& c) { return c.has_small; },
+     [](Given& g) { g.small.place.cuda_device = -2; },
+     [](const Collective& c) { return quoted(c.small_name) + ": a view's place is the host's"; }},
     {"a null pointer for all", [](const Collective& c) { return c.has_large; },
      [](Given& g) { g.large.data = nullptr; },
      [](const Collective& c) {

@@ -355,6 +355,12 @@ TEST_CASE("a rank that is in the call is not absent from it") {
   late.ranks = {seen, {.rank = 2}};
   CHECK(sentence() ==
         "barrier #3: rank 0 waited 5 s; absent: rank 2 (never heard of) [train.cpp:42]");
+  // The record's communicator is another one.
+  seen.recorded->communicator = 78;
+  late.ranks = {seen};
+  CHECK(sentence() ==
+        "barrier #3: rank 0 waited 5 s; absent: rank 1 (in barrier #3 for 5 s, of another "
+        "communicator: do all ranks make their communicators in the same order?) [train.cpp:42]");
 }
 
 TEST_CASE("of many absent ranks sixteen are named") {

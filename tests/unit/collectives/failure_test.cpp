@@ -300,41 +300,6 @@ TEST_CASE("the first error sticks, on all ranks") {
   for (const auto& outcome : outcomes) CHECK_MESSAGE(outcome.ok(), outcome.text);
 }
 
-TEST_CASE("abort, from another thread, ends a call that waits") {
-  const auto outcomes = run_ranks(2, [](const World& world) {
-    Communicator comm(world);
-    comm.set_timeout(20s);
-    if (comm.rank() == 1) {
-      int x = 0;
-      comm.recv(x, 0);
-    }
-    std::jthread other([&] { comm.abort(); });
-    int x = 0;
-    comm.recv(x, 1);
-  });
-  for (const auto& outcome : outcomes) {
-    CHECK(outcome.code == Errc::aborted);
-    CHECK_MESSAGE(outcome.mentions(": rank 0 called abort() [failure_test.cpp:"), outcome.text);
-  }
-}
-
-TEST_CASE("abort between two calls is told by the communicator's end") {
-  const auto outcomes = run_ranks(3, [](const World& world) {
-    Communicator comm(world);
-    comm.set_timeout(20s);
-    comm.barrier();
-    if (comm.rank() == 1) return comm.abort();
-    comm.barrier();
-  });
-  CHECK(outcomes[1].ok());
-  for (const int other : {0, 2}) {
-    const auto& outcome = outcomes[static_cast<std::size_t>(other)];
-    CHECK(outcome.code == Errc::aborted);
-    CHECK_MESSAGE(outcome.mentions("'world': rank 1 called abort() [failure_test.cpp:"),
-                  outcome.text);
-  }
-}
-
 TEST_CASE("a custom reduction that throws is not waited for") {
   const auto outcomes = run_ranks(3, [](const World& world) {
     Communicator comm(world);

@@ -315,6 +315,8 @@ TEST_CASE("a rank that leaves without ever having written is missed by those tha
   SUBCASE("probe, which waits already") { call = "probe", waits_first = true; }
   SUBCASE("recv from any") { call = "any"; }
   SUBCASE("recv from any, which waits already") { call = "any", waits_first = true; }
+  SUBCASE("barrier") { call = "barrier"; }
+  SUBCASE("barrier, which waits already") { call = "barrier", waits_first = true; }
   const auto outcomes = run_ranks(
       3,
       [&](const World& world) {
@@ -330,6 +332,7 @@ TEST_CASE("a rank that leaves without ever having written is missed by those tha
         comm->set_timeout(60s);
         std::vector<int> data(1);
         if (call == std::string("probe")) static_cast<void>(comm->probe(1));
+        if (call == std::string("barrier")) comm->barrier();
         comm->recv(data, call == std::string("any") ? any_source : 1);
       },
       memberships_of({segment, segment, segment}));

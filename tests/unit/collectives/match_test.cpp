@@ -183,11 +183,11 @@ TEST_CASE("what is wrong with receiving a matched message is said, and leaves it
     refused(other, message, in, "matched by another communicator");
     refused(comm, message, TensorView(nullptr, 3, DType::i32), "null");
     Message empty;
-    refused(comm, empty, in, "the Message is empty");
+    refused(comm, empty, in, "the message is empty");
     CHECK(!message.is_empty());
     comm.recv_matched(std::move(message), in);
     CHECK(in == out);
-    refused(comm, message, in, "the Message is empty");  // NOLINT: what was received is empty.
+    refused(comm, message, in, "the message is empty");  // NOLINT: what was received is empty.
     other.barrier();
     comm.barrier();
   }));

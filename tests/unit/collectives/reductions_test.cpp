@@ -282,6 +282,10 @@ TEST_CASE("reduce_local does here what a call does with two ranks") {
   says("'in' has 4 f32 elements, and 'inout' has 3 f32 elements",
        [&] { reduce_local(in, std::span(inout).first(3)); });
   says("a mean is of all ranks", [&] { reduce_local(in, inout, ReduceOp::mean); });
+  says("4 f32 elements with a stride of -9223372036854775808 reach further than memory may", [&] {
+    const auto furthest = std::numeric_limits<std::ptrdiff_t>::min();
+    reduce_local(ConstTensorView(in.data(), 4, DType::f32, {}, furthest), inout);
+  });
   says("overlap", [&] { reduce_local(std::span(inout).first(3), std::span(inout).last(3)); });
   says("bxor of f32 elements makes no sense", [&] { reduce_local(in, inout, ReduceOp::bxor); });
   says("copy CUDA buffers first",

@@ -220,7 +220,9 @@ class SilentStore final : public WrappedStore {
   }
   Bytes wait(std::string_view key, Clock::time_point deadline) override {
     asked_if_silent();
-    return WrappedStore::wait(key, deadline);
+    if (!silent_) return WrappedStore::wait(key, deadline);
+    std::this_thread::sleep_until(deadline);
+    throw Error(Errc::timeout, "the store is silent");
   }
 
  private:

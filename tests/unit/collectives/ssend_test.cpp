@@ -206,3 +206,55 @@ TEST_CASE("a receive that does not take the message tells nobody") {
     }
   }));
 }
+
+TEST_CASE("what was received is received, also where the sender is told behind a long message") {
+  // More than a rank keeps of another's before it is received, and what is lent.
+  const auto large = content((20u << 20) / sizeof(int), 5);
+  for (const int behind : {1, 30}) {
+    const std::vector<int> each(large.begin(),
+                                large.begin() + static_cast<std::ptrdiff_t>(large.size()) / behind);
+    check_all(run_ranks(2, [&](const World& world) {
+      Communicator comm(world);
+      comm.set_timeout(60s);
+      const int other = 1 - comm.rank();
+      const int out = comm.rank();
+      int in = -1;
+      std::vector<Work> works;
+      works.push_back(comm.issend(out, other, {.tag = 1}));
+      for (int i = 0; i < behind; ++i) works.push_back(comm.isend(each, other, {.tag = 2}));
+      comm.recv(in, other, {.tag = 1});
+      CHECK(in == other);
+      std::vector<int> what(each.size());
+      for (int i = 0; i < behind; ++i) {
+        comm.recv(what, other, {.tag = 2});
+        CHECK(what == each);
+      }
+      wait_all(works);
+    }));
+  }
+}
+
+TEST_CASE("a rank that ends after its receive has told the sender, also behind a long message") {
+  const auto large = content((20u << 20) / sizeof(int), 5);
+  Event ends;
+  check_all(run_ranks(2, [&](const World& world) {
+    Communicator comm(world);
+    comm.set_timeout(60s);
+    if (comm.rank() == 0) {
+      const int out = 3;
+      Work told = comm.issend(out, 1, {.tag = 1});
+      std::vector<int> what(large.size());
+      CHECK(ends.wait());
+      comm.recv(what, 1, {.tag = 2});
+      CHECK(what == large);
+      told.wait();
+    } else {
+      Work sending = comm.isend(large, 0, {.tag = 2});
+      int in = 0;
+      comm.recv(in, 0, {.tag = 1});
+      CHECK(in == 3);
+      ends.set();
+      sending.wait();
+    }
+  }));
+}

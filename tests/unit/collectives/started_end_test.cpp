@@ -120,6 +120,41 @@ TEST_CASE("works end in any order beside their communicator, moved and assigned"
   CHECK(only_threads_left(before));
 }
 
+TEST_CASE("a completion ends its communicator: its call stays complete, those behind it do not") {
+  const auto before = threads_now();
+  // The completion is called by the thread that waits, or by the communicator's own.
+  for (const bool waits : {true, false}) {
+    CAPTURE(waits);
+    for (const auto& outcome : run_ranks(2, [&](const World& world) {
+           std::optional<Communicator> comm(world);
+           comm->set_timeout(60s);
+           comm->barrier();
+           std::vector<int> x{1}, y{1};
+           std::latch is_set(1);
+           std::optional<Outcome> told;
+           Work work = comm->start_all_reduce(
+               x, Reduction::custom("late sum", [&](void* a, const void* b, std::size_t, DType) {
+                 is_set.wait();
+                 *static_cast<int*>(a) += *static_cast<const int*>(b);
+               }));
+           Work behind = comm->start_broadcast(y, 0);
+           work.on_complete([&](const std::exception_ptr& error) {
+             comm.reset();
+             told = error ? Outcome{Errc::internal, "it failed"} : Outcome{};
+           });
+           is_set.count_down();
+           while (!waits && !work.done()) std::this_thread::yield();
+           CHECK(outcome_of(work).ok());
+           CHECK((told && told->ok()));
+           CHECK(x[0] == 2);
+           CHECK(outcome_of(behind).code == Errc::aborted);
+         })) {
+      CHECK_MESSAGE(outcome.ok(), outcome.text);
+    }
+  }
+  CHECK(only_threads_left(before));
+}
+
 TEST_CASE("a forked child neither waits for its parent's threads nor uses them") {
   const World world = world_of_one();
   std::optional<Communicator> comm(world);

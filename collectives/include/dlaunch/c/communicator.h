@@ -115,8 +115,9 @@ DL_API dl_status dl_comm_split(dl_comm* comm, int color, int key, dl_comm** made
 DL_API dl_status dl_comm_group(dl_comm* comm, const int* ranks, size_t count, dl_comm** made,
                                const dl_options* options);
 /* The same, called by the listed ranks alone; the others need not know. DL_MISUSE also on a rank
- * that is not listed. Nothing is sent, so different lists are found in the first call of what is
- * made. */
+ * that is not listed. Nothing is sent: ranks with different lists make different groups. They find
+ * that in the first call in which one waits for another, by its timeout at the latest; a call that
+ * waits for nobody, as a broadcast may on its root, ends well. */
 DL_API dl_status dl_comm_group_of_members(dl_comm* comm, const int* ranks, size_t count,
                                           dl_comm** made, const dl_options* options);
 /* The same ranks with traffic of their own. */
@@ -136,8 +137,10 @@ DL_API dl_status dl_comm_translate(const dl_comm* comm, int rank, const dl_comm*
  * it, then shrink it and go on. The launcher leaves them alone with --on-failure continue.
  * docs/collectives.md has the pattern. ---- */
 
-/* From any thread, any number of times, waits for nobody: here every pending and later call returns
- * DL_ABORTED; the others get DL_ABORTED or DL_PEER_LOST. All are told which rank called it. */
+/* From any thread, any number of times, whether or not this rank is in a call. Waits for no rank,
+ * and for a moment until word of it has left. Here every pending and later call returns DL_ABORTED;
+ * the others get DL_ABORTED or DL_PEER_LOST, those that wait at once. All are told which rank
+ * called it. */
 DL_API dl_status dl_comm_abort(dl_comm* comm);
 /* Makes every call on every rank of this communicator return DL_REVOKED, those that wait included,
  * so that all can meet in dl_comm_shrink. Ranks on which an error sticks already keep that one.

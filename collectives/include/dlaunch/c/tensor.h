@@ -119,8 +119,8 @@ DL_API const char* dl_reduce_op_text(dl_reduce_op op);
 
 /* accumulated[i] = accumulated[i] op next[i] for `count` elements of `dtype`, or of
  * dl_reduction.element_bytes. Called on a thread of the library's choice while a call is under way,
- * one call at a time; must be the same function on all ranks. Neither buffer need be aligned for
- * more than its element type. */
+ * one call at a time; must be the same function on all ranks, and makes no call of this library.
+ * Neither buffer need be aligned for more than its element type. */
 typedef void (*dl_fold)(void* argument, void* accumulated, const void* next, size_t count,
                         dl_dtype dtype);
 
