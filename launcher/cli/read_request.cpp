@@ -1,6 +1,7 @@
 #include "launcher/cli/read_request.hpp"
 
 #include "launcher/request/option_values.hpp"
+#include "launcher/request/resolve.hpp"
 #include "launcher/scheduler/scheduler.hpp"
 #include "runtime/base/exit_code.hpp"
 
@@ -33,9 +34,9 @@ std::string without_escape(const std::string& word) {
 }
 
 /// Options of the whole job are refused in a part.
-Stop take_part(LaterPart& part, std::span<const std::string> words, std::string_view name) {
+Stop take_part(LaterPart& part, std::span<const std::string> words, std::size_t number) {
   if (auto stop = part.options.take_arguments(words, {.end_options = true}, part.program)) {
-    return stop;
+    return of_later_part(*std::move(stop), number);
   }
   for (const Option* option : option_table().options()) {
     if (option->traits.of_part || !part.options.has(option->flag)) continue;
@@ -44,7 +45,8 @@ Stop take_part(LaterPart& part, std::span<const std::string> words, std::string_
                                      ": it is of the whole job; give it before the first ':'");
   }
   if (!part.program.empty()) return std::nullopt;
-  return option_table().refuse(exit_code::usage, std::string(name) + " names no program");
+  return option_table().refuse(exit_code::usage,
+                               "part " + std::to_string(number) + " of the line names no program");
 }
 
 /// Divides the words behind the first program's name.
@@ -58,15 +60,14 @@ Stop divide(Request& request) {
     }
   }
   for (std::size_t i = 0; i < parts.size(); ++i) {
-    const std::string name = "part " + std::to_string(i + 1) + " of the line";
     if (parts[i].empty() && parts.size() > 1) {
-      return option_table().refuse(exit_code::usage,
-                                   name +
-                                       " is empty: each ':' stands between two programs; one "
-                                       "that is an argument is written \\:");
+      return option_table().refuse(
+          exit_code::usage, "part " + std::to_string(i + 1) +
+                                " of the line is empty: each ':' stands between two programs; one "
+                                "that is an argument is written \\:");
     }
     if (i == 0) continue;
-    if (auto stop = take_part(request.later_parts.emplace_back(), parts[i], name)) return stop;
+    if (auto stop = take_part(request.later_parts.emplace_back(), parts[i], i + 1)) return stop;
   }
   request.program = std::move(parts.front());
   return std::nullopt;

@@ -267,6 +267,7 @@ void Agent::on_joined(int rank) {
 void Agent::on_reported(int rank, const wire::Report& report) {
   watch_.reported(report.code);
   if (report.code == Errc::timeout) epoch_.timed_out = true;
+  if (report.claim.fault != Fault::own) history_.reported(rank, report.sentence);
   feed(Reported{local(rank), report.claim});
 }
 

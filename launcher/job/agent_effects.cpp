@@ -100,9 +100,11 @@ void Agent::execute(const SignalAll& effect) {
   stacks_.reset();
   const bool wanted = task_.spec.stack_on_timeout && !epoch_.wants_no_stacks;
   if (wanted && (epoch_.timed_out || watch_.holds_up_others())) return take_stacks(effect.number);
-  workers_.signal_all(effect.number);
+  workers_.stop_all(effect.number);
   if (is_ending() && !epoch_.stopping) tell_stopping_later(0);
 }
+
+void Agent::execute(const HandOn& effect) { workers_.signal_all(effect.number); }
 
 /// PyTorch's calls have timeouts of their own: a rank fails while the rank that it waited for still
 /// runs.
@@ -142,7 +144,7 @@ void Agent::take_stacks(int signal_afterwards) {
       history_.wrote_stacks(first_line(*file));
       say("the ranks' stacks are in " + *file);
     }
-    workers_.signal_all(signal_afterwards);
+    workers_.stop_all(signal_afterwards);
     tell_stopping_later(0);
   };
   stacks_ = std::make_unique<StackDump>(io_, setting, taken);
@@ -186,7 +188,7 @@ void Agent::execute(const Ended& effect) {
   if (effect.outcome != Outcome::succeeded) watch_.tell_disagreement();
   if (effect.unkillable) {
     hanging_ = hanging_among(workers_.left());
-    history_.end_attempt(supervisor_, console_.output());
+    history_.end_attempt(supervisor_, console_);
   }
   history_.attempt_ended(effect);
   live(effect);
@@ -307,7 +309,7 @@ void Agent::execute(const life::Conclude&) {
     const auto problem = history_.write_flight(flight_json(flight_));
     if (problem) say(*problem, Level::error);
   }
-  for (const auto& file : history_.end_attempt(supervisor_, console_.output())) feed(file);
+  for (const auto& file : history_.end_attempt(supervisor_, console_)) feed(file);
   workers_.end();
   feed(AllGone{});
 }

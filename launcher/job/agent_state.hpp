@@ -137,6 +137,7 @@ class Agent : private rendezvous::JobObserver,
   void execute(const TellUnready& effect);
   void execute(const ArmTimer& effect);
   void execute(const SignalAll& effect);
+  void execute(const HandOn& effect);
   void execute(const KillAll&);
   void execute(const Ended& effect);
   void take_stacks(int signal_afterwards);

@@ -1,5 +1,6 @@
 #include "launcher/job/end_report.hpp"
 
+#include "launcher/request/stop_signals.hpp"
 #include "runtime/base/phrases.hpp"
 
 #include <algorithm>
@@ -50,8 +51,9 @@ std::string straggler_sentence(const TellStragglers& told, int first_rank,
     for (int& rank : ranks) rank += first_rank;
     return ranks_text(ranks);
   };
-  return (told.ended.empty() ? elsewhere : list(told.ended)) + " exited 0 " + age_text(told.since) +
-         " ago, " + list(told.running) + " still " + (told.running.size() == 1 ? "runs" : "run");
+  return (told.ended.empty() ? elsewhere : list(told.ended)) + " exited with 0, " +
+         age_text(told.since) + " ago, and " + list(told.running) + " still " +
+         (told.running.size() == 1 ? "runs" : "run");
 }
 
 std::string straggler_outlook(const TellStragglers& told, const JobSpec& spec) {
@@ -70,11 +72,13 @@ std::string unready_sentence(const TellUnready& told, int first_rank, Clock::dur
 
 std::string stopping_sentence(int signal_number, const std::vector<int>& ranks,
                               Clock::duration left) {
+  if (left <= Clock::duration::zero()) return "";
   const bool one = ranks.size() == 1;
   const std::string time = duration_text(std::chrono::ceil<std::chrono::seconds>(left));
   const std::string running =
       "stopping: " + ranks_text(ranks) + (one ? " still runs" : " still run");
-  if (signal_number == 0) return running + (one ? "; it is" : "; they are") + " killed in " + time;
+  const bool by_itself = signal_number == 0 || !kills_when_repeated(signal_number);
+  if (by_itself) return running + (one ? "; it is" : "; they are") + " killed in " + time;
   const std::string again = signal_number == SIGINT
                                 ? "; Ctrl-C again kills "
                                 : "; another " + signal_name(signal_number) + " kills ";

@@ -25,8 +25,8 @@ rendezvous::WorkersEnded report_of(const Ended& end, const Assignment& assignmen
 /// or before anything was started here. `left` tells that the user stopped this node.
 JobEnd job_end(const Ended& last, int code, bool left, bool never_began);
 
-/// "rank 0 exited 0 20 s ago, rank 1 still runs". `elsewhere` names the first one to end where that
-/// was another node's.
+/// "rank 0 exited with 0, 20 s ago, and rank 1 still runs". `elsewhere` names the first one to end
+/// where that was another node's.
 std::string straggler_sentence(const TellStragglers& told, int first_rank,
                                const std::string& elsewhere);
 /// The same, with what becomes of the attempt.
@@ -36,8 +36,9 @@ std::string straggler_outlook(const TellStragglers& told, const JobSpec& spec);
 std::string unready_sentence(const TellUnready& told, int first_rank, Clock::duration limit);
 
 /// "stopping: ranks 0-1 still run; Ctrl-C again kills them, or wait 29 s"; with 0 for a signal,
-/// where nobody else stops them: "stopping: rank 1 still runs; it is killed in 25 s". `left`: of
-/// --shutdown-timeout.
+/// where nobody else stops them, and with one that does not kill when it comes again: "stopping:
+/// rank 1 still runs; it is killed in 25 s". `left`: of --shutdown-timeout; once it is over they
+/// are being killed, and the sentence is empty.
 std::string stopping_sentence(int signal_number, const std::vector<int>& ranks,
                               Clock::duration left);
 

@@ -158,9 +158,10 @@ bool Front::stands_still() const {
 
 void Front::execute(const front::Warn& effect) {
   const auto left = std::chrono::ceil<std::chrono::seconds>(effect.left);
-  say("the agent (pid " + std::to_string(agent_) + ") stands still and does not take " +
-      signal_name(effect.signal) + "; it is killed, with all that it started, in " +
-      duration_text(left) + ", or at the next signal");
+  const std::string name = signal_name(effect.signal);
+  const std::string sooner = kills_when_repeated(effect.signal) ? ", or at another " + name : "";
+  say("the agent (pid " + std::to_string(agent_) + ") stands still and does not take " + name +
+      "; it is killed, with all that it started, in " + duration_text(left) + sooner);
 }
 
 void Front::execute(const front::KillAgent& effect) {

@@ -95,6 +95,7 @@ void History::begin_attempt(LaunchPlan plan) {
   attempt.started = WallClock::now();
   kills_before_ = read_kill_count();
   cgroup_.clear();
+  complaints_.clear();
   result_.attempts.push_back(std::move(attempt));
 }
 
@@ -111,9 +112,18 @@ void History::add(const Workers::Ended& ended) {
   attempt.ends.push_back(std::move(end));
 }
 
+/// The supervisor takes claims by the same rule.
+void History::reported(int rank, std::string sentence) {
+  const auto now = Clock::now();
+  auto& known = complaints_[rank];
+  const bool holds = !known.sentence.empty() && now - known.at <= claim_holds_for;
+  if (!holds) known = {std::move(sentence), now};
+}
+
 std::vector<WroteErrorFile> History::end_attempt(const Supervisor& supervisor,
-                                                 const Output* output) {
+                                                 const Console& console) {
   std::vector<WroteErrorFile> files;
+  const Output* output = console.output();
   if (result_.attempts.empty()) return files;
   const Facts facts = supervisor.facts();
   const auto now = Clock::now();
@@ -125,6 +135,7 @@ std::vector<WroteErrorFile> History::end_attempt(const Supervisor& supervisor,
   } else if (const auto kills = read_kill_count(); kills && kills_before_) {
     attempt.memory_kills = MemoryKills{kills->file, kills->count - kills_before_->count};
   }
+  attempt.reader_gone = console.reader_gone();
   for (auto& end : attempt.ends) {
     const auto place = static_cast<std::size_t>(end.local_rank);
     const WorkerRecord& record = supervisor.workers()[place];
@@ -132,6 +143,12 @@ std::vector<WroteErrorFile> History::end_attempt(const Supervisor& supervisor,
     const auto fact = facts.ranks.find(end.rank);
     end.peer_lost = fact != facts.ranks.end() && Departure::of(fact->second).missed;
     end.blames_others = fact != facts.ranks.end() && fact->second.blames_others();
+    if (fact != facts.ranks.end() && fact->second.claim) {
+      end.blames = fact->second.claim->ranks;
+      const Complaint& complaint = complaints_[end.rank];
+      end.complaint = complaint.sentence;
+      end.complained = complaint.at;
+    }
     if (end.status.succeeded()) continue;
     // The file system's clock may be a little behind ours.
     add_core(end, attempt.started - std::chrono::seconds(1));
@@ -216,6 +233,7 @@ std::optional<FailureBlock> History::summary(int max_restarts, int code) const {
   summary.ends = attempt.ends;
   summary.several_nodes = attempt.plan.assignment.node_count > 1;
   const WorkerEnd* cause = root_cause();
+  if (spec_.ends_with_stdin && tells_another_node(cause)) return std::nullopt;
   if (is_cause_elsewhere(cause) && told_) {
     summary.cause = job_end_->sentence;
     summary.elsewhere = job_end_->details;
@@ -224,6 +242,8 @@ std::optional<FailureBlock> History::summary(int max_restarts, int code) const {
     summary.cause = cause_text(verdict, summary.several_nodes);
     summary.cause_is_an_end = !cause->stopped_by_us && (verdict.kind == Verdict::Kind::failed ||
                                                         verdict.kind == Verdict::Kind::left);
+    summary.is_told_by_others =
+        verdict.kind == Verdict::Kind::lost || verdict.kind == Verdict::Kind::disagreed;
     for (const int rank : verdict.ranks) {
       if (end_of(rank) != nullptr) summary.culprits.push_back(rank);
     }
@@ -238,6 +258,7 @@ std::optional<FailureBlock> History::summary(int max_restarts, int code) const {
   summary.restart_window = spec_.restart_window;
   summary.tolerated = code == 0;
   summary.memory_kills = attempt.memory_kills;
+  summary.reader_gone = attempt.reader_gone;
   summary.flight_file = attempt.flight_file;
   summary.stacks_file = attempt.stacks_file;
   summary.stacks_headline = attempt.stacks_headline;
@@ -260,6 +281,16 @@ bool History::is_cause_elsewhere(const WorkerEnd* cause) const {
   if (!job_end_) return false;
   if (job_end_->verdict) return cause == nullptr;
   return job_end_->cause != rendezvous::Finish::Cause::told || (cause && cause->peer_lost);
+}
+
+/// Whether another node has a block about the failure, in which only ranks are missing that ended
+/// because of it. With --hosts all nodes write to one place.
+bool History::tells_another_node(const WorkerEnd* cause) const {
+  if (cause != nullptr || !job_end_ || !job_end_->verdict) return false;
+  if (job_end_->verdict->kind == Verdict::Kind::node_lost) return false;
+  return std::ranges::none_of(result_.attempts.back().ends, [](const WorkerEnd& end) {
+    return end.failed() && !end.peer_lost && !end.blames_others;
+  });
 }
 
 const WorkerEnd* History::end_of(int rank) const {

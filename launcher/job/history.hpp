@@ -2,10 +2,11 @@
 
 #include "launcher/job/core/supervisor.hpp"
 #include "launcher/machine/memory_kills.hpp"
-#include "launcher/output/output.hpp"
+#include "launcher/output/console.hpp"
 #include "launcher/process/workers.hpp"
 #include "launcher/report/result.hpp"
 
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -34,10 +35,11 @@ class History {
   bool has_attempt(int attempt) const;
   const LaunchPlan& plan() const { return result_.attempts.back().plan; }
   void add(const Workers::Ended& ended);
+  /// A call failed in a rank, which tells of it in a sentence.
+  void reported(int rank, std::string sentence);
   /// No process of the attempt is left: completes the ends by what the supervisor knows, the last
-  /// lines of stderr (`output` may be null) and the error files. Returns which workers wrote one,
-  /// and when.
-  std::vector<WroteErrorFile> end_attempt(const Supervisor& supervisor, const Output* output);
+  /// lines of stderr and the error files. Returns which workers wrote one, and when.
+  std::vector<WroteErrorFile> end_attempt(const Supervisor& supervisor, const Console& console);
   /// The attempt has ended, as the supervisor judges; the job's verdict counts for more.
   void attempt_ended(const Ended& end);
   /// The last attempt's flight, to where its plan says. Returns what went wrong.
@@ -75,6 +77,7 @@ class History {
   const WorkerEnd* end_of(int rank) const;
   std::string cause_text(const Verdict& verdict, bool several_nodes) const;
   bool is_cause_elsewhere(const WorkerEnd* cause) const;
+  bool tells_another_node(const WorkerEnd* cause) const;
 
   const JobSpec& spec_;
   JobResult result_;
@@ -82,6 +85,12 @@ class History {
   std::optional<KillCount> kills_before_;  ///< When the last attempt began.
   std::string cgroup_;                     ///< The last attempt's own; empty: it has none.
   std::optional<rendezvous::Finish> job_end_;
+  /// The last attempt's reports that count, by rank.
+  struct Complaint {
+    std::string sentence;
+    Clock::time_point at{};
+  };
+  std::map<int, Complaint> complaints_;
 };
 
 }  // namespace dlaunch::launcher

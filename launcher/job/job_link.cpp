@@ -14,6 +14,7 @@
 #include "runtime/base/phrases.hpp"
 #include "runtime/base/text_hash.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <memory>
@@ -139,21 +140,15 @@ void JobLink::look_up() {
   timer_.expires_at(deadline_);
   timer_.async_wait([this, asked](auto error) {
     if (error || !std::exchange(*asked, false)) return;
-    listener_.on_finished({exit_code::unreachable, std::nullopt,
-                           "looking up the host name " + in_quotes(task_.spec.meeting.host) +
-                               ": no answer from the name service; tried for " +
-                               duration_text(task_.spec.rdzv_times.join)},
-                          false);
+    listener_.on_finished(
+        {exit_code::unreachable, std::nullopt, lookup_sentence(task_.spec, trouble_, true)}, false);
   });
   resolver_.async_resolve(
       meeting.host, std::to_string(meeting.port), asio::ip::resolver_base::numeric_service,
       [this, asked](const boost::system::error_code& error, auto results) {
         if (error == asio::error::operation_aborted || !std::exchange(*asked, false)) return;
         timer_.cancel();
-        if (error) {
-          return try_again_later("looking up the host name " + in_quotes(task_.spec.meeting.host) +
-                                 " failed: " + error.message());
-        }
+        if (error) return try_again_later(error.message());
         std::vector<Address> addresses;
         for (const auto& result : results) {
           const auto endpoint = result.endpoint();
@@ -169,11 +164,12 @@ void JobLink::look_up() {
 /// A name that cannot be resolved is tried again: on Kubernetes it often appears later.
 void JobLink::try_again_later(const std::string& why) {
   if (Clock::now() >= deadline_) {
-    return listener_.on_finished({exit_code::unreachable, std::nullopt,
-                                  why + "; tried for " + duration_text(task_.spec.rdzv_times.join)},
-                                 false);
+    return listener_.on_finished(
+        {exit_code::unreachable, std::nullopt, lookup_sentence(task_.spec, why, true)}, false);
   }
-  if (std::exchange(trouble_, why) != why) listener_.on_standing(why + "; it is tried again");
+  if (std::exchange(trouble_, why) != why) {
+    listener_.on_standing(lookup_sentence(task_.spec, why, false));
+  }
   timer_.expires_after(look_up_pause);
   timer_.async_wait([this](auto error) {
     if (!error) look_up();
@@ -181,53 +177,49 @@ void JobLink::try_again_later(const std::string& why) {
 }
 
 void JobLink::on_addresses(const std::vector<Address>& addresses) {
-  auto decided = bind_or_join(task_.spec, addresses);
+  auto decided = host_or_join(task_.spec, addresses);
   if (const auto* problem = std::get_if<HostingProblem>(&decided)) {
     return listener_.on_finished({problem->exit_code, std::nullopt, problem->sentence}, false);
   }
-  if (auto* listener = std::get_if<unique_fd>(&decided)) {
-    return take_seat(std::move(*listener), {});
-  }
-  take_seat({}, std::get<JoinElsewhere>(decided).held);
+  if (auto* own = std::get_if<Listeners>(&decided)) return take_seat(std::move(*own), {});
+  take_seat({}, std::get<JoinElsewhere>(decided));
 }
 
 /// Another program holds our port. Until a rendezvous has answered there it counts as none; when
 /// the program ends, the port may become ours.
-bool JobLink::host_instead(const std::vector<Address>& held) {
-  unique_fd listener;
+bool JobLink::host_instead(const std::vector<Address>& places) {
+  Listeners own;
   try {
-    listener = bind_one_of(held);
+    own = bind_all_of(places);
   } catch (const Error&) {
     return false;  // No descriptor is left; connecting will say so.
   }
-  if (!listener) return false;
-  asio::post(io_, [this, listener = std::move(listener)]() mutable {
-    change_to_host(std::move(listener));
-  });
+  if (own.empty()) return false;
+  asio::post(io_, [this, own = std::move(own)]() mutable { change_to_host(std::move(own)); });
   return true;
 }
 
-void JobLink::change_to_host(unique_fd listener) {
+void JobLink::change_to_host(Listeners own) {
   if (node_seat_->over()) return;
   node_seat_->withdraw();
   former_seat_ = std::move(seat_);
-  listener_.on_standing("listening on " + dlaunch::local_address(listener.get()).to_string() +
+  listener_.on_standing("listening on " + dlaunch::local_address(own.front().get()).to_string() +
                         ", where the port is free now: this node hosts the rendezvous");
-  take_seat(std::move(listener), {});
+  take_seat(std::move(own), {});
 }
 
-void JobLink::take_seat(unique_fd listener, const std::vector<Address>& held) {
+void JobLink::take_seat(Listeners listeners, const JoinElsewhere& elsewhere) {
   const Meeting& meeting = task_.spec.meeting;
   NodeSeat::Options options;
   options.uplink.hello = hello_of(task_);
   options.uplink.key = task_.job_key;
   options.rules.job = rules();
   options.rules.heartbeat = task_.spec.rdzv_times.heartbeat;
-  if (listener) {
-    hosted_at_ = local_address(listener.get());
+  if (!listeners.empty()) {
+    for (const auto& listener : listeners) hosted_at_.push_back(local_address(listener.get()));
     rendezvous::ServiceRules hosting;
     hosting.only_job = task_.job;
-    open_service(std::move(listener), std::move(hosting), shares_port(task_.spec));
+    open_service(std::move(listeners), std::move(hosting), shares_port(task_.spec));
     options.uplink.connected = connect_to_service();
     options.uplink.silence_max = own_silence_max;
     options.rules.peer = options.uplink.peer_name = "the rendezvous of this node";
@@ -241,16 +233,16 @@ void JobLink::take_seat(unique_fd listener, const std::vector<Address>& held) {
     options.rules.peer = options.uplink.peer_name + " at " + meeting_name(meeting);
     options.stand_by = [this] { return stand_by(); };
     options.take_over = [this](const rendezvous::Takeover& from) { return take_over(from); };
-    if (!held.empty()) {
+    if (!elsewhere.held.empty()) {
       options.uplink.backoff_max = held_port_pause;
-      options.host_instead = [this, held] { return host_instead(held); };
-      options.hosting_problem = [held](const Error& trouble) {
+      options.host_instead = [this, places = elsewhere.places] { return host_instead(places); };
+      options.hosting_problem = [held = elsewhere.held](const Error& trouble) {
         return hosting_problem(held, trouble);
       };
     }
   }
-  const bool exposed = hosted_at_ ? !hosted_at_->is_loopback()
-                                  : !is_socket(meeting) && !is_loopback_name(meeting.host);
+  const bool exposed = hosted_at_.empty() ? !is_socket(meeting) && !is_loopback_name(meeting.host)
+                                          : !std::ranges::all_of(hosted_at_, &Address::is_loopback);
   if (exposed && !task_.job_key && task_.spec.nodes.most > 1 &&
       !std::exchange(told_of_no_secret_, true)) {
     listener_.on_standing("this job has no secret: whoever can reach " + meeting_name(meeting) +
@@ -263,7 +255,7 @@ void JobLink::take_seat(unique_fd listener, const std::vector<Address>& held) {
   seat_->join();
 }
 
-void JobLink::open_service(unique_fd listener, rendezvous::ServiceRules hosting, bool c10d) {
+void JobLink::open_service(Listeners own, rendezvous::ServiceRules hosting, bool c10d) {
   service_ = std::make_unique<rendezvous::Service>(
       io_, std::move(hosting), [this](const auto& line) { on_service_log(line); });
   if (task_.job_key) {
@@ -271,7 +263,7 @@ void JobLink::open_service(unique_fd listener, rendezvous::ServiceRules hosting,
     service_->server().ask_for(
         {.keys = {{.key_of = [key = *task_.job_key](std::string_view) { return key; }}}});
   }
-  service_->listen(std::move(listener), {.native = true, .c10d = c10d});
+  for (auto& one : own) service_->listen(std::move(one), {.native = true, .c10d = c10d});
 }
 
 unique_fd JobLink::connect_to_service() {
@@ -296,7 +288,9 @@ unique_fd JobLink::take_over(const rendezvous::Takeover& from) {
   rendezvous::ServiceRules hosting;
   hosting.only_job = node_seat_->job();
   hosting.taken_over = from;
-  open_service(std::move(standby_), std::move(hosting), false);
+  Listeners own;
+  own.push_back(std::move(standby_));
+  open_service(std::move(own), std::move(hosting), false);
   return connect_to_service();
 }
 
@@ -326,18 +320,22 @@ rendezvous::NodeOffer JobLink::offer(const Address& own) {
   offer.rank_hint = spec.node_rank;
   // Under --master-addr the node that hosts is node rank 0, whether its option or its address says
   // so.
-  if (hosted_at_ && spec.meeting.kind == Meeting::Kind::fixed) offer.rank_hint = 0;
+  if (!hosted_at_.empty() && spec.meeting.kind == Meeting::Kind::fixed) offer.rank_hint = 0;
   offer.launch = launch_of(spec);
-  const Address& reached = hosted_at_ ? *hosted_at_ : own;
+  const Address& reached = hosted_at_.empty() ? own : hosted_at_.front();
   const auto hosts = reachable_hosts(spec, reached);
   host_ = hosts.front();
   if (shared_server() != nullptr) {
-    offer.store_addresses = {host_port(reached.host(), hosted_at_->port())};
+    for (const auto& at : hosted_at_) {
+      // What is valid on one link only means something else to others.
+      const bool said = offer.store_addresses.empty() || !at.is_link_local();
+      if (said) offer.store_addresses.push_back(at.to_string());
+    }
   } else {
     offer.store_addresses = bind_store(hosts);
   }
   if (!spec.local_addr.empty()) {
-    const auto port = shared_server() ? hosted_at_->port() : master_port_;
+    const auto port = shared_server() ? hosted_at_.front().port() : master_port_;
     offer.store_addresses.insert(offer.store_addresses.begin(), host_port(spec.local_addr, port));
   }
   return offer;
@@ -423,7 +421,7 @@ QuestionLine* JobLink::line() { return node_seat_; }
 store::Uplink* JobLink::uplink() { return node_seat_ ? &node_seat_->uplink() : nullptr; }
 
 store::Server* JobLink::shared_server() {
-  return hosted_at_ && shares_port(task_.spec) ? &service_->server() : nullptr;
+  return !hosted_at_.empty() && shares_port(task_.spec) ? &service_->server() : nullptr;
 }
 
 void JobLink::close(std::function<void()> closed) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "launcher/job/agent.hpp"
+#include "launcher/job/hosting.hpp"
 #include "launcher/job/seat.hpp"
 #include "launcher/machine/master_port.hpp"
 #include "launcher/plan/plan.hpp"
@@ -11,7 +12,6 @@
 
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -70,10 +70,10 @@ class JobLink {
   void look_up();
   void on_addresses(const std::vector<Address>& addresses);
   void try_again_later(const std::string& why);
-  void take_seat(unique_fd listener, const std::vector<Address>& held);
-  bool host_instead(const std::vector<Address>& held);
-  void change_to_host(unique_fd listener);
-  void open_service(unique_fd listener, rendezvous::ServiceRules hosting, bool c10d);
+  void take_seat(Listeners listeners, const JoinElsewhere& elsewhere);
+  bool host_instead(const std::vector<Address>& places);
+  void change_to_host(Listeners own);
+  void open_service(Listeners own, rendezvous::ServiceRules hosting, bool c10d);
   unique_fd connect_to_service();
   std::string stand_by();
   unique_fd take_over(const rendezvous::Takeover& from);
@@ -94,7 +94,7 @@ class JobLink {
   std::string note_;
   std::shared_ptr<Probe> probe_;  ///< Probes node rank 0's addresses.
   std::string host_ = "127.0.0.1";
-  std::optional<Address> hosted_at_;
+  std::vector<Address> hosted_at_;  ///< The first is told to the others as this node's own.
   unique_fd standby_;  ///< Ready to host in place of the host; nobody is answered there yet.
   std::unique_ptr<rendezvous::Service> service_;
   Clock::time_point log_again_{};  ///< When logged_ begins anew.
@@ -109,7 +109,7 @@ class JobLink {
   boost::asio::ip::tcp::resolver resolver_;
   boost::asio::steady_timer timer_;
   Clock::time_point deadline_{};  ///< To find the rendezvous.
-  std::string trouble_;
+  std::string trouble_;           ///< The name service's last answer; empty for none.
   std::function<void()> closed_;
 };
 

@@ -20,6 +20,8 @@ class Console {
   Output* output() const { return output_.get(); }
   /// Whether some output was lost on its way.
   bool incomplete() const { return output_ && output_->incomplete(); }
+  /// "stdout" where nobody reads that stream any more, or "stderr"; else empty.
+  std::string reader_gone() const;
   /// The job's id has become known, or another one.
   void know_job(const std::string& job) { voice_.job = job; }
   const Voice& voice() const { return voice_; }

@@ -289,8 +289,15 @@ Output::Read Output::read_some(Active& active) {
   if (active.source.filter) log_filtered(active, active.source.filter->feed(bytes));
   const auto now = Clock::now();
   if (active.source.carries_errors && active.tracebacks.feed(bytes)) tell_traceback(active, now);
-  lines_.feed(active.number, bytes, now, pieces_);
+  show(active, bytes, now);
   return Read::some;
+}
+
+void Output::show(Active& active, std::string_view bytes, Clock::time_point now) {
+  auto& told = active.source.told;
+  if (!told) return lines_.feed(active.number, bytes, now, pieces_);
+  const std::string news = told->feed(bytes);
+  if (!news.empty()) lines_.feed(active.number, news, now, pieces_);
 }
 
 void Output::tell_traceback(Active& active, Clock::time_point now) {
@@ -303,6 +310,9 @@ void Output::end(std::size_t key) {
   const auto found = active_.find(key);
   Active& active = found->second;
   if (active.source.filter) log_filtered(active, active.source.filter->end());
+  if (active.source.told) {
+    lines_.feed(active.number, active.source.told->end(), Clock::now(), pieces_);
+  }
   lines_.end(active.number, Clock::now(), pieces_);
   if (active.source.carries_errors) {
     auto tail = lines_.tail(active.number);
@@ -381,6 +391,7 @@ bool Output::write_all(int fd, std::string_view text) {
 /// Nobody reads this stream any more (`dlaunch ... | head`): the workers learn it as they would
 /// without us, by SIGPIPE on their next line. A source that is also logged goes on.
 void Output::reader_gone(Stream stream) {
+  (stream == Stream::out ? out_reader_gone_ : err_reader_gone_) = true;
   Pieces dropped;
   for (auto it = active_.begin(); it != active_.end();) {
     const auto& source = it->second.source;

@@ -2,6 +2,7 @@
 
 #include "launcher/output/line_filter.hpp"
 #include "launcher/output/output_lines.hpp"
+#include "launcher/output/told_lines.hpp"
 #include "launcher/output/traceback_lines.hpp"
 #include "launcher/output/voice.hpp"
 #include "launcher/output/write_spans.hpp"
@@ -44,6 +45,7 @@ class Output {
     std::string log_path;  ///< For messages.
     std::optional<LineFilter> filter;
     std::shared_ptr<SharedLog> filtered;  ///< Takes the lines that `filter` picks.
+    std::optional<ToldLines> told;        ///< A host's launcher writes it, as others do.
   };
 
   /// Called on the pump's thread when a rank has begun a traceback; not for each of many in a row.
@@ -100,6 +102,10 @@ class Output {
   /// Whether output was lost because the console or a log could not be written, which has been
   /// said. A console that nobody reads any more does not count.
   bool incomplete() const { return incomplete_; }
+  /// Nobody reads this stream of the launcher any more, as a write to it has found.
+  bool is_reader_gone(Stream stream) const {
+    return stream == Stream::out ? out_reader_gone_ : err_reader_gone_;
+  }
 
  private:
   struct Added {
@@ -133,6 +139,7 @@ class Output {
   void start_added();
   void empty_pipes();
   Read read_some(Active& active);
+  void show(Active& active, std::string_view bytes, Clock::time_point now);
   void tell_traceback(Active& active, Clock::time_point now);
   void end(std::size_t key);
   void log(Active& active, std::string_view bytes);
@@ -164,6 +171,8 @@ class Output {
   std::map<std::string, WriteSpans> written_;  ///< By the log's path.
   std::map<int, std::uint64_t> bytes_;         ///< By rank.
   std::atomic<bool> incomplete_ = false;
+  std::atomic<bool> out_reader_gone_ = false;
+  std::atomic<bool> err_reader_gone_ = false;
 
   // The members below belong to the pump's thread.
   OutputLines lines_;

@@ -49,6 +49,7 @@ NotifyPipe::NotifyPipe(boost::asio::io_context& io, std::string path, Heard hear
     throw Error(Errc::refused, "cannot make the pipe " + path_ + ": " + errno_text(errno));
   };
   if (::mkfifo(path_.c_str(), owner_only) != 0) refuse();
+  ::chmod(path_.c_str(), owner_only);  // A umask may take the owner's rights, too.
   // Opened for writing, too, so that no end is read when the last writer has closed it.
   const int fd = ::open(path_.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) {

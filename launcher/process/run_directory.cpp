@@ -67,7 +67,9 @@ RunDirectory::RunDirectory(const JobSpec& spec, std::span<const std::string> env
 std::optional<std::string> RunDirectory::make(std::string_view job) {
   if (std::exchange(tried_, true)) return problem_;
   path_ = run_directory_name(prefix_, job, random_hex(8));
-  if (::mkdir(path_.c_str(), kept_ ? log_mode : private_mode) != 0) {
+  const bool made = ::mkdir(path_.c_str(), kept_ ? log_mode : private_mode) == 0;
+  // A umask may take the owner's rights, too. That of logs is the user's own wish.
+  if (!made || (!kept_ && ::chmod(path_.c_str(), private_mode) != 0)) {
     problem_ = (kept_ ? "--log-dir: " : "") + cannot_make(path_, errno);
     path_.clear();
   } else if (made_ && path_.size() < made_->path.size()) {

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <utility>
 
 #include <fcntl.h>
@@ -270,6 +271,11 @@ void Workers::signal_all(int number) {
     if (std::find(pids_.begin(), pids_.end(), pid) == pids_.end()) ::kill(pid, number);
   }
   if (number == SIGKILL && cgroup_) cgroup_->kill();
+}
+
+void Workers::stop_all(int number) {
+  signal_all(number);
+  signal_all(SIGCONT);
 }
 
 std::vector<pid_t> Workers::left() const {

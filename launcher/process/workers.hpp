@@ -79,6 +79,9 @@ class Workers {
   /// Signals every worker's process group, and orphans that came to us; SIGKILL goes to everything
   /// left.
   void signal_all(int number);
+  /// A signal that is to end them. Those that are stopped are continued, as a shell's kill and
+  /// systemd do it: a stopped process takes no signal but SIGKILL.
+  void stop_all(int number);
   /// Signals only processes that catch it: a worker's own, or else the nearest below it that do.
   /// Returns their local ranks.
   std::vector<int> signal_catchers(int number);

@@ -116,6 +116,7 @@ class Starter : private SignalListener {
     sources[1].pipe.reset(err[0]);
     sources[1].to = Stream::err;
     sources[1].carries_errors = true;
+    sources[1].told.emplace(shown_);
     for (auto& source : sources) {
       source.rank = static_cast<int>(index);
       set_nonblocking(source.pipe.get(), true);
@@ -217,6 +218,8 @@ class Starter : private SignalListener {
   asio::steady_timer timer_;
   Console console_;
   StarterCore core_;
+  /// What the hosts' launchers have said.
+  std::shared_ptr<ToldLines::Shown> shown_ = std::make_shared<ToldLines::Shown>();
   std::optional<InputEnd> input_end_;
   std::vector<Child> children_;  ///< By start.
   bool closed_ = false;          ///< All inputs are closed: nothing more is started.

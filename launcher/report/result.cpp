@@ -46,6 +46,7 @@ ordered_json end_to_json(const WorkerEnd& end) {
   out["core_file"] = text_or_null(end.core_file);
   out["stopped_by_dlaunch"] = end.stopped_by_us;
   out["peer_lost"] = end.peer_lost;
+  out["complaint"] = text_or_null(end.complaint);
   out["error_file"] = text_or_null(end.error_file);
   if (end.error) {
     out["error"] = {{"message", end.error->message},
@@ -75,6 +76,7 @@ ordered_json attempt_to_json(const AttemptResult& attempt) {
   out["stacks"] = text_or_null(attempt.stacks_headline);
   out["memory_kills"] =
       attempt.memory_kills ? ordered_json(attempt.memory_kills->count) : ordered_json(nullptr);
+  out["reader_gone"] = text_or_null(attempt.reader_gone);
   out["root_cause"] = attempt.verdict ? ordered_json(attempt.verdict->rank()) : nullptr;
   out["workers"] = ordered_json::array();
   for (const auto& worker : attempt.plan.workers) {

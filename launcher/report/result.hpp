@@ -23,6 +23,7 @@ struct AttemptResult {
   std::string stacks_file;         ///< The same.
   std::string stacks_headline;     ///< Where the ranks were, by that file.
   std::optional<MemoryKills> memory_kills;
+  std::string reader_gone;  ///< "stdout" where dlaunch's own has lost its reader; else empty.
 };
 
 /// The whole story of a job on this node, for --result.

@@ -1,9 +1,9 @@
 #include "launcher/report/summary.hpp"
 
+#include "launcher/report/explanation.hpp"
 #include "runtime/base/phrases.hpp"
 
 #include <algorithm>
-#include <array>
 #include <csignal>
 #include <map>
 
@@ -122,66 +122,6 @@ std::string raised(const WorkerEnd& end) {
     }
   }
   return clipped(without_source(last));
-}
-
-/// What PyTorch says where it was built without libuv, as Debian's is from 2.2 on: it cannot be a
-/// client of any launcher's store.
-constexpr std::string_view no_libuv = "use_libuv was requested but PyTorch was buil";
-
-std::string why_killed(const std::optional<MemoryKills>& kills) {
-  if (!kills) {
-    return "dlaunch did not send this signal; the kernel does when memory runs out (see dmesg)";
-  }
-  if (kills->count == 0) {
-    return "neither dlaunch nor, for lack of memory, the kernel sent this signal (oom_kill in " +
-           kills->file + " has not grown)";
-  }
-  const std::string many = std::to_string(kills->count) + " processes";
-  return "memory ran out: the kernel killed " + (kills->count == 1 ? "a process" : many) +
-         " meanwhile (oom_kill in " + kills->file + ")";
-}
-
-/// The usual meaning of an end whose own words do not say it.
-std::string why(const WorkerEnd& end, const std::optional<MemoryKills>& kills) {
-  for (const auto& line : end.last_lines) {
-    if (line.find(no_libuv) == std::string::npos) continue;
-    return "this PyTorch has no libuv, so its ranks cannot use a launcher's store; they meet with "
-           "USE_LIBUV=0 in the environment and --torch-store rank0";
-  }
-  switch (end.stopped_by_us ? 0 : end.status.signal) {
-    case SIGKILL:
-      return why_killed(kills);
-    case SIGBUS:
-      return "often a full /dev/shm, or a file that was truncated while mapped";
-    case SIGILL:
-      return "often a program built for another CPU";
-    default:
-      break;
-  }
-  // The killed process may be a rank's child, such as a data loader.
-  return kills && kills->count > 0 && end.failed() ? why_killed(kills) : "";
-}
-
-/// Whether its words are those of a library that lost another rank: gloo's, or a socket's.
-bool tells_lost_peer(const WorkerEnd& end) {
-  constexpr std::array<std::string_view, 3> words = {"Connection closed by peer",
-                                                     "Connection reset by peer", "Broken pipe"};
-  return std::ranges::any_of(end.last_lines, [&](const std::string& line) {
-    return std::ranges::any_of(words, [&](auto word) { return line.find(word) != line.npos; });
-  });
-}
-
-/// The explanation for a rank that, by its own words, lost a peer, and a peer that had left before.
-std::string why_lost(const WorkerEnd& culprit, const FailureSummary& summary) {
-  if (!culprit.failed() || !tells_lost_peer(culprit)) return "";
-  std::vector<int> left;
-  for (const auto& end : summary.ends) {
-    if (&end != &culprit && end.status.succeeded() && end.time <= culprit.time) {
-      left.push_back(end.rank);
-    }
-  }
-  if (left.empty()) return "";
-  return "it lost another rank; " + ranks_text(left) + " had exited with 0 before";
 }
 
 std::string time_text(WallClock::time_point at, std::chrono::seconds utc_offset) {
@@ -394,8 +334,7 @@ std::optional<FailureBlock> failure_block(const FailureSummary& summary) {
   add(out, culprit != nullptr ? "others" : "ranks", others_text(summary));
   add(out, "stacks", summary.stacks_headline);
   if (culprit != nullptr) {
-    const std::string usual = why(*culprit, summary.memory_kills);
-    add(out, "why", usual.empty() ? why_lost(*culprit, summary) : usual);
+    add(out, "why", explanation_of(*culprit, summary));
     add(out, "core", culprit->core_file.empty() ? culprit->core_note : culprit->core_file);
     if (!what.is_all) append_words(out, summary, *culprit);
   } else if (elsewhere) {

@@ -25,7 +25,12 @@ struct WorkerEnd {
   bool stopped_by_us = false;  ///< It ended because we ended the attempt.
   bool peer_lost = false;      ///< It failed because of another rank: never the root cause.
   bool blames_others = false;  ///< It says that it failed in a call through the fault of others.
-  std::string error_file;      ///< Path, where the worker wrote one; else empty.
+  /// Its own sentence about a call that failed for other ranks, and these; empty where there was
+  /// none, or where it had gone on since.
+  std::string complaint = {};
+  std::vector<int> blames = {};
+  Clock::time_point complained{};  ///< The first to complain knows it at first hand.
+  std::string error_file;          ///< Path, where the worker wrote one; else empty.
   std::optional<ErrorReport> error;
   std::vector<std::string> last_lines;  ///< The last lines of its stderr.
   bool lines_of_both = false;           ///< They include its stdout.
@@ -47,6 +52,9 @@ struct FailureSummary {
   std::string program;
   std::string cause;            ///< A sentence; empty where nobody failed.
   bool cause_is_an_end = true;  ///< The cause tells how the culprit ended.
+  /// The cause says only that others lost the culprit, or made another call: their own sentences
+  /// say more.
+  bool is_told_by_others = false;
   std::vector<int> culprits;    ///< The ranks to blame, the first one first.
   std::vector<WorkerEnd> ends;  ///< In the order in which they were observed.
   /// Details of the rank to blame, if it is another node's.
@@ -59,6 +67,7 @@ struct FailureSummary {
   std::chrono::milliseconds restart_window{0};
   bool tolerated = false;  ///< The job ended well all the same.
   std::optional<MemoryKills> memory_kills;
+  std::string reader_gone;             ///< "stdout" where dlaunch's own has lost its reader.
   std::string log_file;                ///< The first culprit's log.
   std::string flight_file;             ///< The file of the ranks' last calls.
   std::string stacks_file;             ///< The file of their stacks, when something timed out.

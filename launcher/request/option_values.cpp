@@ -85,11 +85,11 @@ Read<HostAsked> read_host(std::span<const std::string_view> words) {
   if (auto complaint = check_host(bare)) return *std::move(complaint);
   HostAsked host{std::string(name), std::nullopt};
   if (count.empty()) return host;
-  const auto workers = read_integer(count, 1, workers_max);
-  if (const auto* complaint = std::get_if<Complaint>(&workers)) {
+  const auto number = read_integer(count, 1, workers_max);
+  if (const auto* complaint = std::get_if<Complaint>(&number)) {
     return Complaint{in_quotes(words.front()) + ": " + complaint->sentence};
   }
-  host.workers = static_cast<int>(std::get<long>(workers));
+  host.workers = static_cast<int>(std::get<long>(number));
   return host;
 }
 

@@ -46,9 +46,10 @@ class Resolver {
     if (auto stop = choose_part(given_, draft_)) return stop;
     for (const auto& [options, program] : request_.later_parts) {
       Draft part;
-      if (auto stop = options.apply(option_rows(), part)) return stop;
+      const std::size_t number = draft_.later_parts.size() + 2;
+      if (auto stop = options.apply(option_rows(), part)) return of_later_part(*stop, number);
       part.program = program;
-      if (auto stop = choose_part(options, part)) return stop;
+      if (auto stop = choose_part(options, part)) return of_later_part(*stop, number);
       draft_.later_parts.push_back(std::move(part));
     }
     return std::nullopt;
@@ -204,6 +205,14 @@ class Resolver {
 };
 
 }  // namespace
+
+EarlyExit of_later_part(EarlyExit stop, std::size_t number) {
+  if (stop.code == 0 || !stop.text.ends_with('\n')) return stop;
+  stop.text.pop_back();
+  stop.text += " (in part " + std::to_string(number) +
+               " of the line, behind ':'; an argument ':' is written '\\:')\n";
+  return stop;
+}
 
 std::variant<JobSpec, EarlyExit> resolve(const Request& request, const LaunchContext& context) {
   Resolver resolver(request, context);

@@ -3,6 +3,7 @@
 #include "launcher/request/job_spec.hpp"
 #include "launcher/request/request.hpp"
 
+#include <cstddef>
 #include <string>
 #include <variant>
 #include <vector>
@@ -17,6 +18,10 @@ struct LaunchContext {
   std::string directory = {};  ///< The current one, from which a relative --cwd counts.
   std::string bench_program = "dlaunch-bench";  ///< Path of the program behind `dlaunch bench`.
 };
+
+/// A refusal that is about part 2, 3, ... of the line, with that said: the user may not have meant
+/// to write several programs. Other ends are returned as they are.
+EarlyExit of_later_part(EarlyExit stop, std::size_t number);
 
 /// Makes the job: reads the values and checks them against each other. Pure.
 std::variant<JobSpec, EarlyExit> resolve(const Request& request, const LaunchContext& context = {});

@@ -59,9 +59,11 @@ EarlyExit run_drain(std::span<const std::string> arguments) {
     try {
       // The launcher is held before it is asked: it may be gone before it could be found again.
       HeldLauncher held = hold(folder, launcher);
-      const JobDrained drained = ask_to_drain(folder, launcher.place);
-      const int code = say_and_exit_with(0, node + " leaves job " + launcher.entry.job +
-                                                ", which " + drained_text(drained) + "\n");
+      const bool is_stopped = ask_to_stop(folder, launcher.place, StatusQuestion::stop_asked);
+      const std::string fate = is_stopped ? "is being stopped (dlaunch stop)"
+                                          : drained_text(ask_to_drain(folder, launcher.place));
+      const int code = say_and_exit_with(
+          0, node + " leaves job " + launcher.entry.job + ", which " + fate + "\n");
       if (code != 0) return {code, ""};
       held.name = node + " of " + held.name;
       leaving.push_back(std::move(held));

@@ -9,6 +9,7 @@
 
 #include <dlaunch/error.hpp>
 
+#include <algorithm>
 #include <array>
 #include <fstream>
 #include <map>
@@ -58,23 +59,49 @@ std::variant<Asked, EarlyExit> parse(std::span<const std::string> arguments) {
   return asked;
 }
 
-/// By job. Agents that do not answer are named in `problems`.
-std::map<std::string, JobSnapshot> ask_all(const Asked& asked, const StatusFolder& folder,
-                                           std::string& problems) {
+/// The jobs of each name.
+using Jobs = std::map<std::string, std::vector<JobSnapshot>>;
+
+/// Whether it is a whole job of one node, of which there may be several by one name. The rendezvous
+/// of other jobs turns away a second one.
+bool is_alone(const JobSnapshot& job) {
+  return job.nodes.size() == 1 && job.nodes.front().node_count == 1 && !job.is_waiting();
+}
+
+bool are_one_job(const JobSnapshot& known, const JobSnapshot& told) {
+  const auto is_known = [&](const NodeSnapshot& node) {
+    return std::ranges::any_of(known.nodes, [&](const NodeSnapshot& other) {
+      return other.agent == node.agent && other.node == node.node && other.host == node.host;
+    });
+  };
+  if (known.is_waiting() || told.is_waiting()) return true;
+  return !(is_alone(known) || is_alone(told)) || std::ranges::any_of(told.nodes, is_known);
+}
+
+void add(std::vector<JobSnapshot>& jobs, JobSnapshot told) {
+  const auto same = std::ranges::find_if(
+      jobs, [&](const JobSnapshot& known) { return are_one_job(known, told); });
+  if (same == jobs.end()) return jobs.push_back(std::move(told));
+  // A waiting node does not know that others run; the running ones' answers win.
+  if (told.is_waiting() && !same->is_waiting()) return;
+  if (!told.is_waiting() && same->is_waiting()) same->nodes.clear();
+  for (auto& node : told.nodes) same->add(std::move(node));
+}
+
+/// Agents that do not answer are named in `problems`.
+Jobs ask_all(const Asked& asked, const StatusFolder& folder, std::string& problems) {
   const bool flight = asked.flight || !asked.timeline.empty();
-  std::map<std::string, JobSnapshot> answers;
+  Jobs answers;
   for (const auto& place : folder.places()) {
     if (!asked.job.empty() && place.job != asked.job) continue;
-    JobSnapshot& known = answers[place.job];
+    auto& known = answers[place.job];
     // One node's agent answers for all nodes that answer it.
-    if (known.is_complete()) continue;
+    const auto told_by_others = [](const auto& job) { return job.is_complete() && !is_alone(job); };
+    if (std::ranges::any_of(known, told_by_others)) continue;
     try {
       auto told = ask_agent(folder, place,
                             flight ? AskSnapshot::Detail::flight : AskSnapshot::Detail::status);
-      // A waiting node does not know that others run; the running ones' answers win.
-      if (told.is_waiting() && !known.nodes.empty() && !known.is_waiting()) continue;
-      if (!told.is_waiting() && known.is_waiting()) known.nodes.clear();
-      for (auto& node : told.nodes) known.add(std::move(node));
+      if (!told.nodes.empty()) add(known, std::move(told));
     } catch (const Error& error) {
       // One that was killed left its place behind, which is no trouble of anybody's.
       if (error.errc() != Errc::unreachable) {
@@ -82,7 +109,7 @@ std::map<std::string, JobSnapshot> ask_all(const Asked& asked, const StatusFolde
       }
     }
   }
-  std::erase_if(answers, [](const auto& job) { return job.second.nodes.empty(); });
+  std::erase_if(answers, [](const auto& jobs) { return jobs.second.empty(); });
   return answers;
 }
 
@@ -99,10 +126,12 @@ EarlyExit draw(const Asked& asked, const JobSnapshot& job) {
   return {.code = 0, .text = asked.timeline + "\n"};
 }
 
-std::string told(const Asked& asked, const std::map<std::string, JobSnapshot>& answers) {
+std::string told(const Asked& asked, const Jobs& answers) {
   std::string text;
-  for (const auto& [name, job] : answers) {
-    text += asked.flight ? flight_json(job) : asked.json ? status_json(job) : status_text(job);
+  for (const auto& [name, jobs] : answers) {
+    for (const auto& job : jobs) {
+      text += asked.flight ? flight_json(job) : asked.json ? status_json(job) : status_text(job);
+    }
   }
   return text;
 }
@@ -162,9 +191,15 @@ EarlyExit run_status(std::span<const std::string> arguments) {
     return {exit_code::unreachable, text + "dlaunch status: " + none + "\n"};
   }
   if (!asked.timeline.empty()) {
+    const auto& jobs = answers.begin()->second;
     if (answers.size() > 1)
       return status_options().refuse(exit_code::usage, "several jobs run here; name one");
-    return draw(asked, answers.begin()->second);
+    if (jobs.size() > 1) {
+      return status_options().refuse(exit_code::usage,
+                                     "several jobs of one name run here, and a "
+                                     "page shows one");
+    }
+    return draw(asked, jobs.front());
   }
   text += told(asked, answers);
   if (asked.watch > asked.watch.zero()) return watch(asked, *folder, std::move(text));

@@ -48,18 +48,28 @@ constexpr auto rows = std::to_array<OptionRow<Asked>>({
 });
 // clang-format on
 
-EarlyExit stop_all(const Asked& asked, std::vector<HeldLauncher> all, std::string text) {
+struct Stopped {
+  HeldLauncher held;
+  StatusFolder::Place place;
+};
+
+/// Nobody who asks for SIGKILL wants to wait for another's SIGTERM.
+bool is_stopped_by_others(const Asked& asked, const StatusFolder& folder, const Stopped& one) {
+  return asked.signal != SIGKILL && ask_to_stop(folder, one.place, StatusQuestion::stop);
+}
+
+EarlyExit stop_all(const Asked& asked, const StatusFolder& folder, const std::vector<Stopped>& all,
+                   std::string text) {
   const auto deadline = Clock::now() + asked.timeout;
-  for (const HeldLauncher& held : all) {
-    if (!held.process) continue;
-    if (::syscall(SYS_pidfd_send_signal, held.process.get(), asked.signal, nullptr, 0) == 0) {
-      continue;
-    }
+  for (const Stopped& one : all) {
+    if (!one.held.process || is_stopped_by_others(asked, folder, one)) continue;
+    const int process = one.held.process.get();
+    if (::syscall(SYS_pidfd_send_signal, process, asked.signal, nullptr, 0) == 0) continue;
     if (errno == ESRCH) continue;
-    return stop_options().refuse(exit_code::failed, held.name + ": " + errno_text(errno));
+    return stop_options().refuse(exit_code::failed, one.held.name + ": " + errno_text(errno));
   }
   int code = 0;
-  for (const HeldLauncher& held : all) {
+  for (const auto& [held, place] : all) {
     if (!held.process || wait_until(held, deadline)) {
       text += how_it_ended(held);
     } else {
@@ -79,7 +89,8 @@ const OptionTable& stop_options() {
       "Usage: dlaunch stop [JOB] [options]\n"
       "\n"
       "Ends a job of this user that has a node on this host: asks its launcher, as Ctrl-C\n"
-      "does, waits until it has ended, and says how. Without JOB, the only one there is.\n",
+      "does, waits until it has ended, and says how. Without JOB, the only one there is.\n"
+      "If several jobs have that name, all of them are stopped.\n",
       rows);
   return table;
 }
@@ -91,7 +102,7 @@ EarlyExit run_stop(std::span<const std::string> arguments) {
   const FoundJobs found = std::get<FoundJobs>(std::move(one));
   const StatusFolder folder(false);
   std::string text = found.problems;
-  std::vector<HeldLauncher> all;
+  std::vector<Stopped> all;
   for (const auto& launcher : found.launchers) {
     HeldLauncher held = hold(folder, launcher);
     if (!held.seen) {
@@ -100,11 +111,15 @@ EarlyExit run_stop(std::span<const std::string> arguments) {
     } else if (!held.problem.empty()) {
       text += "dlaunch stop: " + held.name + ": " + held.problem + "\n";
     } else {
-      all.push_back(std::move(held));
+      all.push_back({std::move(held), launcher.place});
     }
   }
   if (all.empty()) return {exit_code::unreachable, text};
-  return stop_all(asked, std::move(all), std::move(text));
+  if (all.size() > 1) {
+    text += plural(all.size(), "launcher") + " of job " + found.jobs().front() +
+            " on this host: each is stopped\n";
+  }
+  return stop_all(asked, folder, all, std::move(text));
 }
 
 }  // namespace dlaunch::launcher

@@ -14,12 +14,13 @@ using wire::is;
 /// version, and answer with something else.
 constexpr std::uint32_t entry_mark = 0x01'656e74, ranks_mark = 0x01'726e6b,
                         waits_mark = 0x01'776174, drained_mark = 0x01'647261,
-                        farewell_mark = 0x01'656e64;
+                        farewell_mark = 0x01'656e64, stop_mark = 0x01'737470;
 constexpr std::uint32_t mark_of(const JobEntry&) { return entry_mark; }
 constexpr std::uint32_t mark_of(const JobRanks&) { return ranks_mark; }
 constexpr std::uint32_t mark_of(const JobStoreWaits&) { return waits_mark; }
 constexpr std::uint32_t mark_of(const JobDrained&) { return drained_mark; }
 constexpr std::uint32_t mark_of(const JobFarewell&) { return farewell_mark; }
+constexpr std::uint32_t mark_of(const JobStopAsked&) { return stop_mark; }
 
 constexpr std::uint64_t wall_us_max = std::uint64_t{1} << 53;
 
@@ -70,6 +71,8 @@ void fields(auto& io, is<JobDrained> auto& m) {
 
 void fields(auto& io, is<JobFarewell> auto& m) { io.integer(m.exit_code); }
 
+void fields(auto& io, is<JobStopAsked> auto& m) { io.flag(m.just_asked); }
+
 template <class Value>
 Bytes marked(const Value& value) {
   Bytes out;
@@ -96,6 +99,7 @@ Bytes encode(const JobRanks& ranks) { return marked(ranks); }
 Bytes encode(const JobStoreWaits& waits) { return marked(waits); }
 Bytes encode(const JobDrained& drained) { return marked(drained); }
 Bytes encode(const JobFarewell& farewell) { return marked(farewell); }
+Bytes encode(const JobStopAsked& asked) { return marked(asked); }
 
 std::optional<JobEntry> decode_entry(BytesView bytes) { return unmarked<JobEntry>(bytes); }
 std::optional<JobRanks> decode_ranks(BytesView bytes) { return unmarked<JobRanks>(bytes); }
@@ -104,5 +108,8 @@ std::optional<JobStoreWaits> decode_store_waits(BytesView bytes) {
 }
 std::optional<JobDrained> decode_drained(BytesView bytes) { return unmarked<JobDrained>(bytes); }
 std::optional<JobFarewell> decode_farewell(BytesView bytes) { return unmarked<JobFarewell>(bytes); }
+std::optional<JobStopAsked> decode_stop_asked(BytesView bytes) {
+  return unmarked<JobStopAsked>(bytes);
+}
 
 }  // namespace dlaunch::launcher

@@ -18,6 +18,11 @@ struct JobFarewell {
   std::int32_t exit_code = 0;
 };
 
+/// Whether somebody has asked the launcher to end the job a moment ago.
+struct JobStopAsked {
+  bool just_asked = false;
+};
+
 /// A launcher's own ranks, of its last attempt; none before the first.
 struct JobRanks {
   /// A part of a log file, up to the next one.
@@ -57,11 +62,13 @@ Bytes encode(const JobRanks& ranks);
 Bytes encode(const JobStoreWaits& waits);
 Bytes encode(const JobDrained& drained);
 Bytes encode(const JobFarewell& farewell);
+Bytes encode(const JobStopAsked& asked);
 /// nullopt where the bytes are not exactly one such value of this version of dlaunch.
 std::optional<JobEntry> decode_entry(BytesView bytes);
 std::optional<JobRanks> decode_ranks(BytesView bytes);
 std::optional<JobStoreWaits> decode_store_waits(BytesView bytes);
 std::optional<JobDrained> decode_drained(BytesView bytes);
 std::optional<JobFarewell> decode_farewell(BytesView bytes);
+std::optional<JobStopAsked> decode_stop_asked(BytesView bytes);
 
 }  // namespace dlaunch::launcher

@@ -2,11 +2,14 @@
 
 #include "launcher/watch/core/questions.hpp"
 #include "launcher/watch/job_entry.hpp"
+#include "launcher/watch/status_folder.hpp"
+#include "runtime/base/deadline.hpp"
 #include "runtime/base/os/unique_fd.hpp"
 
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,36 +17,6 @@
 #include <boost/asio/local/stream_protocol.hpp>
 
 namespace dlaunch::launcher {
-
-/// The folder in which the agents of this user's live jobs are found: $XDG_RUNTIME_DIR/dlaunch,
-/// else /tmp/dlaunch-<uid>; below it <job>/<node>.sock. Accessible to its owner alone.
-class StatusFolder {
- public:
-  /// With `make` it makes missing folders. Throws Error{refused} with a sentence where there is no
-  /// such folder, or it is not this user's own.
-  explicit StatusFolder(bool make);
-
-  const std::string& path() const { return path_; }
-
-  struct Place {
-    std::string job, node;
-  };
-  /// All places in the folder, whether or not somebody answers there.
-  std::vector<Place> places() const;
-  /// Throws Error{unreachable}: nobody listens there any more, and the place has been removed.
-  unique_fd connect(const Place& place) const;
-  /// Takes a place, replacing one of its name that was left behind. A process that finds it can
-  /// connect.
-  unique_fd listen(const Place& place) const;
-  void remove(const Place& place) const noexcept;
-  /// Removes the places of killed agents; if there are very many, some of them.
-  void remove_dead() const noexcept;
-
- private:
-  unique_fd listen_once(const Place& place) const;
-
-  std::string path_;
-};
 
 /// The byte that is sent to an agent, and its answer.
 enum class StatusQuestion : std::uint8_t {
@@ -54,6 +27,8 @@ enum class StatusQuestion : std::uint8_t {
   ranks,        ///< A JobRanks.
   drain,        ///< A JobDrained; the node leaves the job.
   store_waits,  ///< A JobStoreWaits.
+  stop,         ///< A JobStopAsked; the client is about to send a signal that ends the job.
+  stop_asked,   ///< A JobStopAsked, which is about such clients only.
 };
 
 /// An agent's end: answers questions about what its workers do, and takes orders. A client that
@@ -80,7 +55,7 @@ class StatusSocket {
   StatusSocket(const StatusSocket&) = delete;
   StatusSocket& operator=(const StatusSocket&) = delete;
 
-  const std::string& job() const { return place_.job; }
+  const std::string& job() const { return taken_.place.job; }
   /// Tells the waiting clients of the end, at once.
   void tell_end(const JobFarewell& farewell);
 
@@ -88,17 +63,16 @@ class StatusSocket {
   struct Asker;
   void accept();
   void answer(const std::shared_ptr<Asker>& asker);
+  static bool is_recent(const std::optional<Clock::time_point>& asked);
 
   StatusFolder folder_;
-  StatusFolder::Place place_;
+  StatusFolder::Taken taken_;
+  std::optional<Clock::time_point> stop_asked_, drain_asked_;  ///< The last that counted.
   Answers answers_;
   std::vector<std::weak_ptr<Asker>> waiting_for_end_;
   std::shared_ptr<const bool> alive_ = std::make_shared<bool>(true);  ///< For those who ask.
   boost::asio::local::stream_protocol::acceptor acceptor_;
 };
-
-/// The same, wherever the folder is, if there is one.
-void remove_dead_places() noexcept;
 
 /// Asks an agent. Throws Error{timeout}, Error{unreachable}, or Error{version} where it cannot be
 /// understood.
@@ -113,6 +87,10 @@ JobRanks ask_ranks(const StatusFolder& folder, const StatusFolder::Place& place)
 JobStoreWaits ask_store_waits(const StatusFolder& folder, const StatusFolder::Place& place);
 /// Asks a launcher to leave its job. Throws the same.
 JobDrained ask_to_drain(const StatusFolder& folder, const StatusFolder::Place& place);
+/// Whether another client has just asked a launcher to end the job: then no signal is to be sent.
+/// `question` is stop or stop_asked. False where it does not answer.
+bool ask_to_stop(const StatusFolder& folder, const StatusFolder::Place& place,
+                 StatusQuestion question);
 /// Asks to be told of the launcher's end; a JobFarewell can be read from the returned socket.
 /// Throws Error{unreachable}.
 unique_fd ask_for_end(const StatusFolder& folder, const StatusFolder::Place& place);

@@ -61,6 +61,7 @@ void AgentCore::on(const JobOver& e) {
 /// If all processes are gone, only a reader that does not read, or a node that does not end, holds
 /// us. After a first signal we still tell the other nodes; after a second one we wait for nobody.
 void AgentCore::on(const Signalled& e) {
+  if (stop_signals_.take(e.number) == StopSignals::Turn::hangup) return;
   if (is<Over>()) return effects_.push_back(ExitNow{});
   const bool again = leaving_.has_value();
   leave({e.exit_code, Leave::Why::signal, e.number});

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "launcher/job/core/supervisor.hpp"
+#include "launcher/request/stop_signals.hpp"
 
 #include <cstdint>
 #include <optional>
@@ -169,6 +170,7 @@ class AgentCore {
   std::optional<int> job_over_;    ///< The job's code; we end when the workers are gone.
   /// Our code when we leave. If both are set, the job ended first.
   std::optional<int> leaving_;
+  StopSignals stop_signals_;
   bool abandoned_ = false;
   Effects effects_;  ///< Effects of the event being answered.
 };

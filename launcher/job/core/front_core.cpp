@@ -12,8 +12,8 @@ namespace {
 /// An agent that ended by itself has already waited for them.
 constexpr auto sweep_timeout = std::chrono::seconds(5);
 constexpr auto second_sweep_timeout = std::chrono::milliseconds(500);
-/// At the first signal the agent stops the job, at the second it kills; at the third we no longer
-/// trust the agent.
+/// At the first signal the agent stops the job, when it comes again it kills; at the third we no
+/// longer trust the agent.
 constexpr int stop_signals_max = 3;
 /// A healthy agent takes a signal within milliseconds. Ending the workers, and killing what is left
 /// of them, may take longer.
@@ -31,17 +31,18 @@ Effects FrontCore::step(const Event& event, Clock::time_point now) {
 void FrontCore::on(const Signalled& e) {
   if (std::holds_alternative<Killing>(state_) || std::holds_alternative<Over>(state_)) return;
   const bool stops = std::ranges::count(rules_.stopping, e.number) > 0;
+  if (!stops) return effects_.push_back(HandOn{e.number});
+  const bool again = stop_signals_.take(e.number) == StopSignals::Turn::again;
   auto* ending = std::get_if<Ending>(&state_);
-  if (stops && ending && ++ending->signals >= stop_signals_max) {
+  if (ending && again && ++ending->signals >= stop_signals_max) {
     return kill(KillAgent::Why::third_signal);
   }
   effects_.push_back(HandOn{e.number});
-  if (!stops) return;
-  if (ending) {
-    ending->patience = now_;
-  } else {
+  if (!ending) {
     const auto patience = deadline_after(rules_.shutdown_timeout + agent_margin, now_);
     ending = &state_.emplace<Ending>(Ending{e.number, patience});
+  } else if (again) {
+    ending->patience = now_;
   }
   look_later(*ending);
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "launcher/request/stop_signals.hpp"
 #include "runtime/base/os/exit_status.hpp"
 
 #include <dlaunch/error.hpp>
@@ -90,7 +91,7 @@ class FrontCore {
   struct Ending {
     int first_signal = 0;
     Clock::time_point patience;  ///< Until this time the agent may stand still.
-    int signals = 1;
+    int signals = 1;             ///< The first one, and each that came again.
     Clock::time_point look_at{};
     bool warned = false;
   };
@@ -106,6 +107,7 @@ class FrontCore {
   void kill(KillAgent::Why why);
 
   const FrontRules rules_;
+  StopSignals stop_signals_;
   std::variant<Guarding, Ending, Killing, Over> state_;
 
   Clock::time_point now_{};  ///< Time of the event being answered.

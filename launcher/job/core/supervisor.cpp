@@ -134,13 +134,13 @@ void Supervisor::on(const Stalled&) {
 }
 
 void Supervisor::on(const StopSignal& e) {
-  const bool second = stop_signal_.has_value();
-  if (!second) {
+  const auto turn = stop_signals_.take(e.number);
+  if (turn == StopSignals::Turn::first) {
     stop_signal_ = e.number;
     if (!expired_) settled_before_stop_ = is_settled();
   }
-  if (!has_running()) return;
-  if (second) return kill();
+  if (!has_running() || turn == StopSignals::Turn::hangup) return;
+  if (turn == StopSignals::Turn::again) return kill();
   if (state_ != State::terminating) return terminate(e.number);
   effects_.push_back(SignalAll{e.number});
 }
@@ -166,7 +166,7 @@ void Supervisor::on(const StopOrder& e) {
 }
 
 void Supervisor::on(const OtherSignal& e) {
-  if (has_running()) effects_.push_back(SignalAll{e.number});
+  if (has_running()) effects_.push_back(HandOn{e.number});
 }
 
 void Supervisor::on(const Tick&) {

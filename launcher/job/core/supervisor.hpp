@@ -1,6 +1,7 @@
 #pragma once
 
 #include "launcher/request/failure_rules.hpp"
+#include "launcher/request/stop_signals.hpp"
 #include "runtime/base/deadline.hpp"
 #include "runtime/base/os/exit_status.hpp"
 #include "runtime/base/verdict.hpp"
@@ -119,8 +120,13 @@ struct TellUnready {
 struct ArmTimer {
   Clock::time_point at;
 };
-/// The signal to every worker's process group, and to processes they left behind.
+/// The signal that is to end them to every worker's process group, and to processes they left
+/// behind. Those that are stopped are continued, since a stopped process cannot take it.
 struct SignalAll {
+  int number = 0;
+};
+/// To the same, a signal that is not dlaunch's to judge.
+struct HandOn {
   int number = 0;
 };
 /// SIGKILL to everything, again and again until nothing is left.
@@ -140,7 +146,7 @@ struct Ended {
 };
 
 using Effect = std::variant<Spawn, PublishLoss, TellStragglers, TellUnready, ArmTimer, SignalAll,
-                            KillAll, Ended>;
+                            HandOn, KillAll, Ended>;
 using Effects = std::vector<Effect>;
 
 struct SupervisorRules : FailureRules {
@@ -284,7 +290,8 @@ class Supervisor {
     std::optional<int> spawn_failure_code = std::nullopt;
   };
   Attempt attempt_;
-  std::optional<int> stop_signal_;  ///< The first one; a second one kills.
+  StopSignals stop_signals_;
+  std::optional<int> stop_signal_;  ///< The first one.
   bool expired_ = false;
   bool settled_before_stop_ = false;  ///< An outcome before either gives the exit code.
   bool front_lost_ = false;

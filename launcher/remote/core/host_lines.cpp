@@ -107,7 +107,7 @@ class Lines {
     words.insert(words.end(), variables.begin(), variables.end());
     words.push_back(here_.launcher);
     if (spec_.bench) words.emplace_back("bench");
-    add_options(words);
+    add_options(words, start);
     add_place(words, start);
     const auto parts = spec_.parts();
     for (std::size_t i = 0; i < parts.size(); ++i) {
@@ -129,7 +129,7 @@ class Lines {
     return result;
   }
 
-  void add_options(Words& words) const {
+  void add_options(Words& words, const HostStart& start) const {
     for (const Setting& setting : spec_.settings) {
       const bool ours = std::ranges::count(not_handed_on, setting.flag) > 0;
       const bool meeting = setting.flag == "rdzv-endpoint" && several();
@@ -139,8 +139,17 @@ class Lines {
       const bool told = setting.origin == Origin::scheduler && !end;
       if (setting.origin == Origin::standard || told) continue;
       if (!option_table().find(setting.flag)->no_effect.empty() || (ours && !meeting)) continue;
-      words.push_back(option(setting.flag, setting.value));
+      words.push_back(option(setting.flag, setting.value + own_suffix(setting, start)));
     }
+  }
+
+  /// Hosts may share the folder, so each gets a --result of its own. An agent sees to
+  /// --flight-file itself; nodes that are started by hand are given what names the user likes.
+  static std::string own_suffix(const Setting& setting, const HostStart& start) {
+    const bool alone = start.hosts.size() == 1;  // Else it starts others, and sees to theirs.
+    const bool is_file = setting.flag == "result" && !setting.value.starts_with("/dev/");
+    if (!is_file || !alone || start.first_node == 0) return "";
+    return "." + std::to_string(start.first_node);
   }
 
   bool several() const { return spec_.nodes.most > 1; }

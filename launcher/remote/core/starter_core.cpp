@@ -48,8 +48,9 @@ void StarterCore::on(const NotStarted& e) {
 
 void StarterCore::on(const Stopped& e) {
   if (!code_) code_ = 128 + e.signal;
+  const auto turn = stop_signals_.take(e.signal);
   if (!is_stopping()) return close();
-  if (state_ == State::killed) return;
+  if (state_ == State::killed || turn != StopSignals::Turn::again) return;
   state_ = State::killed;
   effects_.emplace_back(KillAll{});
 }

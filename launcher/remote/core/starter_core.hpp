@@ -1,5 +1,6 @@
 #pragma once
 
+#include "launcher/request/stop_signals.hpp"
 #include "runtime/base/os/exit_status.hpp"
 
 #include <dlaunch/error.hpp>
@@ -88,6 +89,7 @@ class StarterCore {
   const StarterRules rules_;
   std::size_t running_;
   State state_ = State::running;
+  StopSignals stop_signals_;
   std::optional<int> code_;         ///< The job's code, once something has failed.
   std::optional<int> agents_code_;  ///< The code of the last agent that ended by itself.
   Clock::time_point now_{};         ///< Time of the event being answered.

@@ -36,9 +36,11 @@ const sockaddr* generic(const Address& address) {
   return reinterpret_cast<const sockaddr*>(&address.storage);
 }
 
+Error no_socket() { return Error(Errc::unreachable, "cannot open a socket: " + errno_text(errno)); }
+
 unique_fd open_socket(int family) {
   unique_fd fd(::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (!fd) throw Error(Errc::unreachable, "cannot open a socket: " + errno_text(errno));
+  if (!fd) throw no_socket();
   return fd;
 }
 
@@ -176,6 +178,12 @@ bool Address::is_loopback() const {
   return storage.ss_family == AF_UNIX;
 }
 
+bool Address::is_link_local() const {
+  if (storage.ss_family != AF_INET6) return false;
+  const in6_addr& v6 = reinterpret_cast<const sockaddr_in6*>(&storage)->sin6_addr;
+  return IN6_IS_ADDR_LINKLOCAL(&v6);
+}
+
 std::vector<Address> resolve(std::string_view host, std::uint16_t port) {
   addrinfo hints{};
   hints.ai_family = AF_UNSPEC;
@@ -245,7 +253,9 @@ unique_fd try_listen_tcp(const Address& at, int backlog) {
   std::minstd_rand random(static_cast<unsigned>(::getpid()) ^
                           static_cast<unsigned>(Clock::now().time_since_epoch().count()));
   for (int tries = 1;; ++tries) {
-    unique_fd fd = open_socket(at.storage.ss_family);
+    unique_fd fd(::socket(at.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (!fd && errno == EAFNOSUPPORT) return fd;
+    if (!fd) throw no_socket();
     const int one = 1;
     ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
     if (at.storage.ss_family == AF_INET6) {

@@ -35,6 +35,7 @@ struct Address {
   std::uint16_t port() const;     ///< 0 for a unix socket.
   std::string to_string() const;  ///< "127.0.0.1:29500", "[::1]:29500", "unix:@name".
   bool is_loopback() const;
+  bool is_link_local() const;  ///< Of IPv6: it is valid on one link only.
 };
 
 /// Looks a name up (numeric addresses are taken as they are); at least one address or
@@ -47,8 +48,8 @@ Address unix_address(std::string_view name);
 /// Binds and listens at once; port 0 lets the kernel choose. SO_REUSEADDR is set, so a port in
 /// TIME_WAIT is free. Errc::refused on EADDRINUSE, naming the owner where /proc shows it.
 unique_fd listen_tcp(const Address& at, int backlog = 4096);
-/// As listen_tcp, for a caller that expects failure: empty, with errno. It does not look for the
-/// port's owner, which takes tens of milliseconds.
+/// As listen_tcp, for a caller that expects failure: empty, with errno, also where the kernel lacks
+/// the address's family. It does not look for the port's owner, which takes tens of milliseconds.
 unique_fd try_listen_tcp(const Address& at, int backlog = 4096);
 unique_fd listen_unix(std::string_view name, int backlog = 4096);
 Address local_address(int fd);

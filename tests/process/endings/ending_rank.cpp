@@ -20,6 +20,7 @@ using namespace std::chrono_literals;
 
 constexpr int code_peer_lost = 75;
 constexpr int code_own = 3;
+constexpr int code_freed = 4;
 
 /// In no call, until a signal comes.
 [[noreturn]] void compute() {
@@ -65,6 +66,7 @@ int with_runtime(std::string_view ending, int culprit) {
   comm.set_timeout(ending == "stop" || ending == "absent" ? 1s : 20s);
   std::vector<float> values(8, 1.0F);
   for (int i = 0; i < 3; ++i) comm.all_reduce(values);
+  if (world.rank() == culprit && ending == "frees") return code_freed;
   if (world.rank() == culprit) end_by_itself(ending);
   call(comm, ending, culprit);
   return 0;
@@ -81,7 +83,9 @@ int main(int argc, char** argv) try {
     const char* rank = std::getenv("RANK");
     return plain(ending.substr(without.size()), rank != nullptr && std::atoi(rank) == culprit);
   }
-  return with_runtime(ending, culprit);
+  const int code = with_runtime(ending, culprit);
+  if (code == code_freed) compute();
+  return code;
 } catch (const dlaunch::Error& error) {
   std::fprintf(stderr, "ending_rank: %s\n", error.what());
   return error.code() == dlaunch::Errc::peer_lost ? code_peer_lost : 1;

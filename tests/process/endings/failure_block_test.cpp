@@ -201,6 +201,17 @@ TEST_CASE("a rank hangs until the others' timeout") {
   CHECK(field_of(block, "others") == "ranks 0,2 ended because of it");
 }
 
+TEST_CASE("a rank that lives on without its communicator: what the others said of it") {
+  Job job(ending("frees", {"--shutdown-timeout", "1"}));
+  CHECK(job.wait().code == 75);
+  const auto block = failure_block(job.err());
+  INFO(block);
+  CHECK(field_of(block, "cause") == "rank 1 was lost to the others while it ran");
+  const auto why = field_of(block, "why");
+  CHECK((why.starts_with("rank 0 said: ") || why.starts_with("rank 2 said: ")));
+  CHECK(contains(why, "lost rank 1: it destroyed its communicator"));
+}
+
 TEST_CASE("a rank gives a call a wrong argument") {
   Job job(ending("argument"));
   CHECK(job.wait().code == 1);

@@ -233,7 +233,7 @@ TEST_CASE("workers without the runtime: who still runs is told, and ended when t
            "-c", "test $RANK = 0 || exec tail -f /dev/null; : " + token},
           folder.environment());
   CHECK(job.wait().code == 80);
-  CHECK(job.err().find("rank 0 exited 0 ") != std::string::npos);
+  CHECK(job.err().find("rank 0 exited with 0, ") != std::string::npos);
   CHECK(job.err().find(" ago, rank 1 still runs: the job is ended (--straggler-timeout)") !=
         std::string::npos);
   CHECK(all_gone(token));
@@ -245,7 +245,7 @@ TEST_CASE("workers without the runtime: who still runs is told, and the job goes
            "-c", "test $RANK = 0 || exec tail -f /dev/null; : " + unique_token()},
           folder.environment());
   REQUIRE(job.saw(" ago, rank 1 still runs; --straggler-timeout ends such a job\n"));
-  CHECK(count(job.err(), "rank 0 exited 0 ") == 1);
+  CHECK(count(job.err(), "rank 0 exited with 0, ") == 1);
   const auto told = json::parse(status(folder, {"--json"}));
   CHECK(told["ranks"][0]["state"] == "ended");
   CHECK(told["ranks"][1]["doing"] == "no call of libdlaunch so far");

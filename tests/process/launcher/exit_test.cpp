@@ -419,6 +419,21 @@ TEST_CASE("looking for processes while others end is no error") {
   for (int look = 0; look < 1000; ++look) REQUIRE(processes_with(token).empty());
 }
 
+TEST_CASE("a umask that takes the owner's rights takes none of dlaunch's own folders") {
+  const testing::TemporaryFolder folder;
+  const std::string in = folder.path().string();
+  const std::string rank =
+      "stat -c '%a %n' " + in + "/dlaunch " + in + "/dlaunch/* " + in + "/run/*";
+  std::filesystem::create_directory(folder.path() / "run");
+  Job job(
+      {"-c", "umask 777; exec " + dlaunch_path() + " --nproc-per-node 2 sh -c \"" + rank + "\""},
+      {{"XDG_RUNTIME_DIR", in}, {"TMPDIR", in + "/run"}}, "sh");
+  CHECK(job.wait().code == 0);
+  CHECK_MESSAGE(count(job.out(), "] 700 " + in) == 6, job.out() << job.err());
+  CHECK(std::filesystem::is_empty(folder.path() / "dlaunch"));
+  CHECK(std::filesystem::is_empty(folder.path() / "run"));
+}
+
 TEST_CASE("success leaves nothing behind either") {
   const std::string token = unique_token();
   Job job(victims(3, "daemon", token));

@@ -76,6 +76,29 @@ TEST_CASE("hosts: the first failure's code is the job's, and is told") {
   CHECK(job.wait().code == 7);
   CHECK(job.err().find("rank 1") != std::string::npos);
   CHECK(all_gone(token));
+  // All hosts know of it, and it is told once.
+  CHECK(count(job.err(), "sh FAILED\n") == 1);
+  CHECK(count(job.err(), "dlaunch: epoch 1: 2 nodes, 2 workers\n") == 1);
+  Job none(ssh.line("localhost,.", {"./nosuch"}));
+  CHECK(none.wait().code == 127);
+  CHECK(count(none.err(), "dlaunch: there is no file './nosuch'\n") == 1);
+}
+
+TEST_CASE("hosts: each writes a --result of its own") {
+  const Ssh ssh;
+  const std::string result = ssh.folder() + "/r.json";
+  Job job(ssh.line("localhost:2,.", {"--result", result, "true"}));
+  CHECK(job.wait().code == 0);
+  CHECK(fs::file_size(result) > fs::file_size(result + ".1"));
+  CHECK_FALSE(fs::exists(result + ".0"));
+}
+
+TEST_CASE("hosts: a name that only ssh knows: what helps is said") {
+  const Ssh ssh;
+  Job job(ssh.line("a.invalid,b.invalid", {"--rdzv-conf", "join_timeout=500ms", "true"}));
+  CHECK(job.wait().code == 69);
+  CHECK(job.err().find("looking up the host name 'a.invalid'") != std::string::npos);
+  CHECK(job.err().find("--rdzv-endpoint gives it a name or an address") != std::string::npos);
 }
 
 TEST_CASE("hosts: one that cannot be reached is named, and the others are stopped") {

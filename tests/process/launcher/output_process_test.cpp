@@ -203,6 +203,17 @@ TEST_CASE("when nobody reads stdout any more, the workers learn it as they would
   REQUIRE(job.saw("line 10 "));
   job.close_stdout();
   CHECK(job.wait().code == 128 + SIGPIPE);
+  CHECK(job.err().find("\n  why   : the reader of dlaunch's stdout has gone") != std::string::npos);
+  CHECK(all_gone(token));
+}
+
+TEST_CASE("the reader of a worker that writes straight to our stdout has gone: that is told") {
+  const std::string token = unique_token();
+  Job job({victim(), "lines", token, "200000"});
+  REQUIRE(job.saw("line 10 "));
+  job.close_stdout();
+  CHECK(job.wait().code == 128 + SIGPIPE);
+  CHECK(job.err().find("\n  why   : the reader of dlaunch's stdout has gone") != std::string::npos);
   CHECK(all_gone(token));
 }
 

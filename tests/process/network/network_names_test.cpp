@@ -182,6 +182,43 @@ TEST_CASE("a host whose own name is 127.0.1.1, as Debian's installer writes it")
   CHECK(contains(a->err(), "'head' is 127.0.1.1 on this host, where no other node can come"));
 }
 
+TEST_CASE("a host's name with several addresses, of which not all lead to it from everywhere") {
+  Network network(2, Network::Family::both);
+  network.add_dead_end(0);
+  const std::string head = network.address(0) + " head\n", at_loopback = "127.0.1.1 head\n";
+  std::string here = at_loopback + head, there = head;
+  SUBCASE("cloud-init's, and the real one") {}
+  SUBCASE("the same on all nodes") { there = here; }
+  SUBCASE("IPv6 before IPv4, which another node lacks") {
+    here = network.address_v6(0) + " head\n" + head;
+  }
+  SUBCASE("two interfaces") { here = "10.88.0.1 head\n" + head; }
+  const Etc etc;
+  const auto nsswitch = etc.write("nsswitch.conf", "hosts: files\n");
+  const auto files = [&](const std::string& name, const std::string& names) {
+    const auto hosts = etc.write(name, "127.0.0.1 localhost\n" + names);
+    return Network::Files{{hosts, "/etc/hosts"}, {nsswitch, "/etc/nsswitch.conf"}};
+  };
+  const auto files_here = files("here", here), files_there = files("there", there);
+  const auto by_rank = [](const char* rank) {
+    Strings all{dlaunch_path(), "--nnodes",      "2",    "--node-rank", rank, "--master-addr",
+                "head",         "--master-port", "29400"};
+    for (const auto& word : where()) all.push_back(word);
+    return all;
+  };
+  for (const bool ranked : {false, true}) {
+    auto a = start(network.on(
+        0, ranked ? by_rank("0") : line("2", "head", {"--node-rank", "0"}, where()), files_here));
+    auto b = start(network.on(
+        1, ranked ? by_rank("1") : line("2", "head", {"--node-rank", "1"}, where()), files_there));
+    CHECK(a->wait().code == 0);
+    CHECK(b->wait().code == 0);
+    INFO(a->out() << a->err() << b->out() << b->err());
+    CHECK(contains(a->out() + b->out(), "0] master "));
+    CHECK(contains(b->out(), "master " + network.address(0) + "."));
+  }
+}
+
 TEST_CASE("machines of one name are two hosts, and the ranks of each share its memory") {
   Network network(2);
   const std::string rank_program = std::string(DLAUNCH_BINARY_DIR) + "/tests/by_hand_rank";

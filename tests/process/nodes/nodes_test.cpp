@@ -230,8 +230,8 @@ TEST_CASE(
   Nodes nodes("2", victims("attempts", token), {"--max-restarts", "9", "--restart-backoff", "600"});
   Job& a = nodes.add();
   Job& b = nodes.add();
-  REQUIRE(a.saw("restarts in 600 s: 2 failures within "));
-  REQUIRE(b.saw("restarts in 600 s: 2 failures within "));
+  REQUIRE(a.saw("it restarts in 600 s: 2 failures within "));
+  REQUIRE(b.saw("it restarts in 600 s: 2 failures within "));
   b.send(SIGTERM);
   CHECK(b.wait().code == 143);
   CHECK(a.wait().code == 143);

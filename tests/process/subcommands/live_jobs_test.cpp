@@ -96,6 +96,62 @@ TEST_CASE("two jobs at once are listed, and one of them is stopped by its name")
   CHECK(ps(folder).find("dlaunch ps: no job of this user runs on this host") == 0);
 }
 
+TEST_CASE("two jobs of one node by one name are both found, and stopped by it") {
+  const Folder folder;
+  const std::string token = unique_token();
+  Job first(sleeper("rr", token), folder.environment());
+  REQUIRE(first.saw("READY", 2));
+  Job second(sleeper("rr", token), folder.environment());
+  REQUIRE(second.saw("READY", 2));
+  CHECK(listed(folder).size() == 2);
+  const std::string shown = status(folder, {"rr"});
+  CHECK(count(shown, "job rr, epoch 1, attempt 0: 2 ranks\n") == 2);
+  Job page({"status", "rr", "--timeline", folder.path + "/page.html"}, folder.environment());
+  CHECK(page.wait().code == 64);
+
+  // The one that ends first takes nothing of the other's.
+  first.send(SIGTERM);
+  CHECK(first.wait().code == 143);
+  auto jobs = listed(folder);
+  REQUIRE(jobs.size() == 1);
+  CHECK(jobs[0]["pid"] == second.pid());
+  CHECK(count(status(folder, {}), "job rr, ") == 1);
+
+  Job third(sleeper("rr", token), folder.environment());
+  REQUIRE(third.saw("READY", 2));
+  Job stop({"stop", "rr"}, folder.environment());
+  CHECK(stop.wait().code == 0);
+  INFO(stop.out());
+  CHECK(stop.out().starts_with("2 launchers of job rr on this host: each is stopped\n"));
+  for (Job* job : {&second, &third}) {
+    CHECK(count(stop.out(), "job rr (pid " + std::to_string(job->pid()) +
+                                ") has ended with 143 (SIGTERM)\n") == 1);
+    CHECK(job->wait().code == 143);
+  }
+  CHECK(listed(folder).empty());
+  CHECK(all_gone(token));
+}
+
+TEST_CASE("a job that several stop at the same moment has its time to end") {
+  const Folder folder;
+  const std::string token = unique_token();
+  Job job({"--rdzv-id", "pp", "sh", "-c",
+           "trap 'sleep 1; echo SAVED; exit 0' TERM; echo READY; while :; do sleep 0.1; done; : " +
+               token},
+          folder.environment());
+  REQUIRE(job.saw("READY"));
+  Job stop({"stop", "pp"}, folder.environment()), again({"stop", "pp"}, folder.environment()),
+      drain({"drain", "pp"}, folder.environment());
+  for (Job* tool : {&stop, &again, &drain}) {
+    CHECK(tool->wait().code == 0);
+    INFO(tool->out() << tool->err());
+    CHECK(tool->out().find(") has ended with ") != std::string::npos);
+  }
+  job.wait();
+  CHECK(job.out().find("SAVED") != std::string::npos);
+  CHECK(all_gone(token));
+}
+
 TEST_CASE("where there is no job, ps says so, and stop fails") {
   const Folder folder;
   // Without it the other place is looked at, where this user's own jobs may be.

@@ -39,7 +39,10 @@ life::Event parse_event(const Words& words) {
   if (name == "unfit") return life::Unfit{epoch_of(words.at(1))};
   if (name == "ordered") return life::Ordered{std::stoull(words.at(1)), manners.at(words.at(2))};
   if (name == "over") return life::JobOver{std::stoi(words.at(1)), words.size() > 2};
-  if (name == "signalled") return life::Signalled{15, std::stoi(words.at(1))};
+  if (name == "signalled") {
+    const int code = std::stoi(words.at(1));
+    return life::Signalled{code - 128, code};
+  }
   if (name == "expired") return life::Expired{std::stoi(words.at(1))};
   if (name == "front_gone") return life::FrontGone{};
   if (name == "nothing_left") return life::NothingLeft{};

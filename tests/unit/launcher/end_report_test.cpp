@@ -18,6 +18,10 @@ TEST_CASE("what still runs after a signal to end the job") {
         "stopping: rank 3 still runs; it is killed in 25 s");
   CHECK(stopping_sentence(0, {2, 3}, std::chrono::seconds(4)) ==
         "stopping: ranks 2-3 still run; they are killed in 4 s");
+  // Another SIGHUP does nothing, and a time that is over is nothing to wait for.
+  CHECK(stopping_sentence(SIGHUP, {3}, std::chrono::seconds(4)) ==
+        "stopping: rank 3 still runs; it is killed in 4 s");
+  CHECK(stopping_sentence(SIGTERM, {3}, -std::chrono::milliseconds(2)) == "");
   CHECK(ranks_running({0, 4711, 4712}, 4) == std::vector<int>{5, 6});
 }
 
@@ -83,11 +87,12 @@ TEST_CASE("stragglers are told of by their ranks in the world, and what becomes 
   told.ended = {0, 2, 3};
   told.running = {1};
   told.since = std::chrono::seconds(20);
-  CHECK(straggler_sentence(told, 4, "") == "ranks 4,6-7 exited 0 20 s ago, rank 5 still runs");
+  CHECK(straggler_sentence(told, 4, "") ==
+        "ranks 4,6-7 exited with 0, 20 s ago, and rank 5 still runs");
   told.ended = {};
   told.running = {0, 1};
   CHECK(straggler_sentence(told, 4, "rank 1 on a") ==
-        "rank 1 on a exited 0 20 s ago, ranks 4-5 still run");
+        "rank 1 on a exited with 0, 20 s ago, and ranks 4-5 still run");
   JobSpec options;
   CHECK(straggler_outlook(told, options) == "; --straggler-timeout ends such a job");
   options.straggler_timeout = std::chrono::seconds(60);

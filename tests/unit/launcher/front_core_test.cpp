@@ -4,6 +4,7 @@
 #include "tests/support/transcript.hpp"
 
 #include <csignal>
+#include <map>
 #include <optional>
 #include <random>
 #include <stdexcept>
@@ -18,13 +19,15 @@ using transcript::ms_of;
 using transcript::Words;
 
 FrontRules rules_of(int shutdown_ms) {
-  return {{SIGTERM, SIGINT}, std::chrono::milliseconds(shutdown_ms)};
+  return {{SIGTERM, SIGINT, SIGHUP}, std::chrono::milliseconds(shutdown_ms)};
 }
 
 Event parse_event(const Words& words) {
   const std::string& name = words.at(0);
   if (name == "signalled") {
-    return Signalled{words.at(1) == "TERM" ? SIGTERM : words.at(1) == "INT" ? SIGINT : SIGUSR1};
+    static const std::map<std::string, int> numbers = {
+        {"TERM", SIGTERM}, {"INT", SIGINT}, {"HUP", SIGHUP}, {"USR1", SIGUSR1}};
+    return Signalled{numbers.at(words.at(1))};
   }
   if (name == "looked") return Looked{words.size() > 1};
   if (name == "exited") return AgentEnded{{std::stoi(words.at(1)), 0, false}};
@@ -69,9 +72,9 @@ TEST_CASE("a signal reaches the agent, or kills it; there is one exit code, and 
     int exits = 0, kills = 0;
     for (int i = 0; i < 40; ++i) {
       now += below(3) == 0 ? below(40'000) : below(1200);
-      const int numbers[] = {SIGTERM, SIGINT, SIGUSR1};
+      const int numbers[] = {SIGTERM, SIGINT, SIGUSR1, SIGHUP};
       const std::vector<Event> choices = {
-          Signalled{numbers[below(3)]}, Looked{below(2) == 0}, Looked{below(2) == 0},
+          Signalled{numbers[below(4)]}, Looked{below(2) == 0}, Looked{below(2) == 0},
           below(12) == 0 ? Event(AgentEnded{{below(3), below(2) * SIGKILL, false}})
                          : Event(Looked{})};
       const Event& event = choices[static_cast<std::size_t>(below(4))];

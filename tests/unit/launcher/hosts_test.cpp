@@ -197,6 +197,30 @@ TEST_CASE("hosts: beyond 32 some start others, down to the last") {
         std::string::npos);
 }
 
+TEST_CASE("hosts: each has a --result of its own, as they may share the folder") {
+  const auto result_of = [](const remote::HostStart& start) {
+    const std::string& line = start.argv.back();
+    const auto at = line.find("--result=");
+    return line.substr(at, line.find(' ', at) - at);
+  };
+  const auto starts = starts_of({"--hosts=a,b", "--result", "r.json", "p"});
+  REQUIRE(starts.size() == 2);
+  CHECK(result_of(starts[0]) == "--result=r.json");
+  CHECK(result_of(starts[1]) == "--result=r.json.1");
+
+  // One that starts others adds nothing itself.
+  std::string hosts = "h";
+  for (int i = 0; i < 39; ++i) hosts += ",h";
+  const auto many = starts_of({"--hosts=" + hosts, "--result", "r", "p"});
+  REQUIRE(many.back().hosts.size() == 2);
+  CHECK(result_of(many.back()) == "--result=r");
+  const auto below = starts_of({"--nnodes=40", "--node-rank=38", "--rdzv-endpoint=h0:12345",
+                                "--rdzv-role=host", "--hosts=.,h", "--result=r", "p"});
+  REQUIRE(below.size() == 2);
+  CHECK(result_of(below[0]) == "--result=r.38");
+  CHECK(result_of(below[1]) == "--result=r.39");
+}
+
 TEST_CASE("hosts: --dry-run tells who starts whom") {
   const auto job = job_of({"--hosts=a:4,b", "p"});
   const auto text = remote::describe_starts(job, remote::plan_starts(job, {}, here), {});
@@ -280,13 +304,19 @@ TEST_CASE("starter: a host that cannot be reached is named, and the others are s
         "say host a: there is no program 'x' (--ssh); exit 127");
 }
 
-TEST_CASE("starter: a signal ends the job, a second one without patience") {
+TEST_CASE("starter: a signal ends the job, the same again without patience") {
   Story story(2);
   CHECK(story(Stopped{2}, 1s) == "close; until 41");
   CHECK(story(Stopped{2}, 2s) == "kill");
   CHECK(story(Stopped{2}, 3s).empty());
   CHECK(story(ended(0, 143)).empty());
   CHECK(story(ended(1, 0)) == "exit 130");
+  Story patient(1);
+  CHECK(patient(Stopped{15}, 1s) == "close; until 41");
+  CHECK(patient(Stopped{1}, 2s).empty());
+  CHECK(patient(Stopped{2}, 3s).empty());
+  CHECK(patient(Stopped{1}, 4s).empty());
+  CHECK(patient(Stopped{2}, 5s) == "kill");
 }
 
 TEST_CASE("starter: an elastic job goes on without a host") {

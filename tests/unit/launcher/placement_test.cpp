@@ -195,7 +195,15 @@ TEST_CASE("a line of several programs: what is refused") {
   CHECK(refusal({"p", ":", "--bind", "core", "q"}) ==
         "dlaunch: --bind core: it is of the whole job; give it before the first ':'\n");
   CHECK(refusal({"p", ":", "--env", "X", "q"}).starts_with("dlaunch: --env X: there is no such "));
-  CHECK(refusal({"p", ":", "-m", "--no-python", "q"}).starts_with("dlaunch: -m and --no-python"));
+  CHECK(refusal({"p", ":", "-m", "--no-python", "q"}) ==
+        "dlaunch: -m and --no-python exclude each other: a module needs the interpreter (in part 2 "
+        "of the line, behind ':'; an argument ':' is written '\\:')\n");
+  CHECK(
+      refusal({"train.py", "--sep", ":", "--lr", "3"}) ==
+      "dlaunch: unknown option --lr; dlaunch --help all lists the options (in part 2 of the line, "
+      "behind ':'; an argument ':' is written '\\:')\n");
+  CHECK(refusal({"p", ":", "q", ":", "--nproc-per-node=x", "r"})
+            .ends_with(" (in part 3 of the line, behind ':'; an argument ':' is written '\\:')\n"));
   CHECK(refusal({"--nproc-per-node=4000", "p", ":", "--nproc-per-node=97", "q"}) ==
         "dlaunch: the parts of the line have 4097 workers and more; at most 4096 are allowed on "
         "one node\n");

@@ -126,6 +126,21 @@ TEST_CASE("a PyTorch that cannot use our store: how its ranks meet all the same"
         "USE_LIBUV=0 in the environment and --torch-store rank0");
 }
 
+TEST_CASE("gloo's ranks that went to a loopback address of another host") {
+  auto summary = of("rank 0 exited with 1", {0}, {ended(0, exit_with(1))});
+  summary.ends[0].last_lines = {
+      "RuntimeError: Gloo connectFullMesh failed with [gloo/transport/tcp/pair.cc:152] timed out "
+      "connecting: SO_ERROR: Connection refused, remote=[127.0.0.1]:41349"};
+  CHECK(field(summary, "why").empty());
+  summary.several_nodes = true;
+  CHECK(field(summary, "why") ==
+        "gloo went to a loopback address, at which no rank of another host is: a host's own name "
+        "leads there (/etc/hosts); GLOO_SOCKET_IFNAME=eth0, or what the interface to the others is "
+        "called, sets it right");
+  summary.ends[0].last_lines = {"RuntimeError: Gloo connectFullMesh failed, remote=[10.0.0.2]:1"};
+  CHECK(field(summary, "why").empty());
+}
+
 TEST_CASE("a traceback is told once, and its files are named") {
   auto summary = of("rank 1 exited with 3", {1}, {lost_peer(0), ended(1, exit_with(3))});
   summary.program = "./train";
@@ -195,6 +210,51 @@ TEST_CASE("a rank that lost one that had left: that is told") {
   summary.ends[0].time = moment(0);
   summary.ends[1].last_lines = {"ValueError: no data"};
   CHECK(field(summary, "why").empty());
+}
+
+TEST_CASE("a rank that printed to a pipe without a reader") {
+  const std::string told =
+      "the reader of dlaunch's stdout has gone, as behind 'dlaunch ... | head': a rank that prints "
+      "there ends";
+  auto summary = of("rank 0 was killed by SIGPIPE", {0}, {ended(0, killed_by(SIGPIPE))});
+  CHECK(field(summary, "why").empty());
+  summary.reader_gone = "stdout";
+  CHECK(field(summary, "why") == told);
+  summary.ends = {ended(0, exit_with(128 + SIGPIPE))};
+  CHECK(field(summary, "why") == told);
+  // Python, alone, and with words that we know.
+  summary.ends = {ended(0, exit_with(1))};
+  CHECK(field(summary, "why") == told);
+  summary.ends[0].last_lines = {"another reason"};
+  CHECK(field(summary, "why").empty());
+  summary.ends = {ended(0, exit_with(3))};
+  CHECK(field(summary, "why").empty());
+  summary.ends[0].last_lines = {"BrokenPipeError: [Errno 32] Broken pipe"};
+  CHECK(field(summary, "why") == told);
+}
+
+TEST_CASE("a rank that others lost, or that made another call: what they said") {
+  auto summary = of("rank 1 was lost to the others while it ran", {1},
+                    {lost_peer(0), stopped(1, SIGTERM), lost_peer(2)});
+  summary.cause_is_an_end = false;
+  summary.ends[0].blames = {3};
+  summary.ends[0].complaint = "barrier #1: rank 0 lost rank 3";
+  summary.ends[2].blames = {1};
+  summary.ends[2].complaint = "recv from rank 1: rank 2 lost rank 1: it destroyed its communicator";
+  CHECK(field(summary, "why").empty());
+  summary.is_told_by_others = true;
+  CHECK(field(summary, "why") == "rank 2 said: " + summary.ends[2].complaint);
+  // Another one only repeats it.
+  summary.ends[0].blames = {1};
+  summary.ends[0].complained = summary.ends[2].complained + std::chrono::seconds(1);
+  CHECK(field(summary, "why") == "rank 2 said: " + summary.ends[2].complaint);
+  // The one who said so is to blame itself, and its words are shown.
+  summary.culprits = {1, 2};
+  summary.ends[1].last_lines = {"terminate: " + summary.ends[2].complaint};
+  CHECK(field(summary, "why").empty());
+  summary.ends[1].last_lines.clear();
+  summary.ends[2].complaint.assign(500, 'x');
+  CHECK(field(summary, "why") == "rank 2 said: " + std::string(400, 'x') + "...");
 }
 
 TEST_CASE("what a rank printed before a signal killed it is no cause") {

@@ -114,6 +114,7 @@ struct Print {
   }
   std::string operator()(const ArmTimer& e) { return "timer " + std::to_string(ms_of(e.at)); }
   std::string operator()(const SignalAll& e) { return "signal " + signal_name(e.number); }
+  std::string operator()(const HandOn& e) { return "hand_on " + signal_name(e.number); }
   std::string operator()(const KillAll&) { return "kill"; }
   std::string operator()(const Ended& e) {
     return "ended " + outcome_name(e.outcome) + " code=" + std::to_string(e.exit_code) +
