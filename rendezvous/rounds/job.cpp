@@ -94,14 +94,15 @@ void JobState::heard(Session session) {
 }
 
 void JobState::evict(Session session, std::uint64_t of_epoch, std::string why) {
-  given_up.erase(session);
+  if (given_up.size() >= given_up_max) given_up.erase(given_up.begin());
+  given_up[session] = {.epoch = of_epoch, .waiting = std::nullopt, .told = true};
   put(Stop{session, of_epoch, Stop::Cause::evicted,
            std::move(why) + "; its workers are ended, and it joins anew"});
 }
 
 void JobState::give_up(const Node& node, const std::optional<Participant>& member) {
   if (given_up.size() >= given_up_max) given_up.erase(given_up.begin());
-  GivenUp& entry = given_up[node.session];
+  GivenUp& entry = given_up[node.session] = {};
   if (member) {
     entry.epoch = member->admission.epoch;
   } else if (muster && muster->is_here(node.session)) {

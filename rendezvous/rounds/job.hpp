@@ -103,8 +103,9 @@ struct JobState {
   struct GivenUp {
     std::uint64_t epoch = 0;
     std::optional<Join> waiting;  ///< Its offer, if it had no place in an epoch and holds nothing.
+    bool told = false;  ///< It has been told to end its workers, after which it joins anew.
   };
-  std::map<Session, GivenUp> given_up;     ///< Nodes that were lost, until they speak again.
+  std::map<Session, GivenUp> given_up;     ///< Nodes that were lost, until they join anew.
   std::map<Session, std::string> evicted;  ///< Why; by an operator's order.
   std::variant<Gathering, Epoch> phase;
   std::optional<Finish> finish_said;  ///< Set once the job has ended, which it did in this phase.

@@ -93,7 +93,7 @@ std::optional<RestartPause> RestartBudget::spend(const JobRules& rules, Clock::t
     length = length > backoff.longest / 2 ? backoff.longest : length * 2;
   }
   return RestartPause{deadline_after(length, now),
-                      "restarts in " + seconds_text(length) + ": " +
+                      "it restarts in " + seconds_text(length) + ": " +
                           std::to_string(quick_failures_) + " failures within " +
                           rest_text(std::max<Clock::duration>(failed - quick_since_, 1s))};
 }

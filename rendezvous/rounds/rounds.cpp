@@ -302,7 +302,7 @@ void Rounds::State::give_up_awaited() {
 void Rounds::State::on(const Heartbeat& e) {
   if (nodes.find(e.session)) return heard(e.session);
   const auto silent = given_up.find(e.session);
-  if (silent == given_up.end() || finished()) return;
+  if (silent == given_up.end() || silent->second.told || finished()) return;
   // A node that only waited goes on waiting: it has been told nothing else.
   if (silent->second.waiting) {
     const Join again = *silent->second.waiting;
@@ -402,8 +402,12 @@ void Rounds::State::on(const WorkerLeft& e) {
 void Rounds::State::on(const WorkersEnded& e) {
   using Outcome = WorkersEnded::Outcome;
   if (!nodes.find(e.session)) {
-    // A node that was given up joins anew, now that its workers are gone.
-    if (!finished()) evict(e.session, e.epoch);
+    // A node that was given up joins anew, now that its workers are gone. One that was told so
+    // before does it by itself; told twice, it would join twice, and hear twice how things stand.
+    const auto silent = given_up.find(e.session);
+    const bool told = silent != given_up.end() && silent->second.told;
+    if (told) given_up.erase(silent);
+    if (!told && !finished()) evict(e.session, e.epoch);
     return;
   }
   if (muster && muster->ended(e.session)) {
