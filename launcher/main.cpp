@@ -217,11 +217,6 @@ int main(int argc, char** argv) {
   for (const Part* part : task.spec.parts()) {
     if (const auto problem = directory_problem(part->directory)) return refuse(*problem);
   }
-  for (const auto& [flag, path] : {std::pair("--result", task.spec.result_file),
-                                   std::pair("--flight-file", task.spec.flight_file)}) {
-    if (!path) continue;
-    if (const auto problem = report_problem(flag, *path)) return refuse(*problem);
-  }
   try {
     task.job = task.spec.job_id.value_or("dlaunch-" + random_hex(8));
     task.node_id = node_id_of(task);
@@ -229,6 +224,12 @@ int main(int argc, char** argv) {
     task.run_directory = RunDirectory(task.spec, task.environment);
   } catch (const dlaunch::Error& error) {
     return say_and_exit_with(code_of_start(error), std::string("dlaunch: ") + error.what() + "\n");
+  }
+  // They may lie in the folder of --log-dir, which is there now.
+  for (const auto& [flag, path] : {std::pair("--result", task.spec.result_file),
+                                   std::pair("--flight-file", task.spec.flight_file)}) {
+    if (!path) continue;
+    if (const auto problem = report_problem(flag, *path)) return refuse(*problem);
   }
   const FrontRules rules{task.spec.signals, task.spec.shutdown_timeout};
   const int code = run_front(rules, voice_of(task),

@@ -136,15 +136,20 @@ void Communicator::State::give_up(const Error& why) noexcept {
   break_between_calls(why);
 }
 
+/// Gives `body` the call that would come next. Others may still be in the last one that ran here,
+/// and can complete it.
+void Communicator::State::between_calls(const std::function<void(Call&)>& body) {
+  Fingerprint next;
+  next.op = transport::Op::barrier;
+  next.sequence = sequence + 1;
+  const Call::Setting setting{*mesh, group, kept, aborted, timeout, CallSite{"", 0, ""}};
+  Call call(setting, next);
+  body(call);
+}
+
 void Communicator::State::break_between_calls(const Error& why) noexcept {
   try {
-    // Others may still be in the last call that ran here, and can complete it.
-    Fingerprint next;
-    next.op = transport::Op::barrier;
-    next.sequence = sequence + 1;
-    const Call::Setting setting{*mesh, group, kept, aborted, timeout, CallSite{"", 0, ""}};
-    Call call(setting, next);
-    break_off(call, why);
+    between_calls([&](Call& next) { break_off(next, why); });
   } catch (const std::exception&) {
     // Nobody can be told; the others notice that this rank is gone, or does not come.
     aborted.set(CallSite{"", 0, ""});
@@ -156,13 +161,10 @@ void Communicator::State::break_between_calls(const Error& why) noexcept {
 void Communicator::State::tell_abort() noexcept {
   if (error.is_set() || !is_free_soon(*mesh)) return;
   try {
-    Fingerprint next;
-    next.op = transport::Op::barrier;
-    next.sequence = sequence + 1;
-    const Call::Setting setting{*mesh, group, kept, aborted, timeout, CallSite{"", 0, ""}};
-    Call call(setting, next);
-    call.tell_failure(abort_error(), Scope::from_here_on);
-    abort_told_from = next.sequence;
+    between_calls([this](Call& next) {
+      next.tell_failure(abort_error(), Scope::from_here_on);
+      abort_told_from = next.fingerprint().sequence;
+    });
   } catch (const std::exception&) {
     // This rank's next call tells them, or its end.
   }

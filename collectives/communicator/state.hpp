@@ -351,6 +351,7 @@ struct __attribute__((visibility("hidden"))) Communicator::State
   void fail(Call& call);
   void fail(Call& call, const Error& error);
   void break_off(Call& call, const Error& error);
+  void between_calls(const std::function<void(Call&)>& body);
   void break_between_calls(const Error& why) noexcept;
   Error abort_error() const;
   void find_shm_groups(Call& call);

@@ -1,7 +1,5 @@
 #include "runtime/base/phrases.hpp"
 
-#include "runtime/base/text/control.hpp"
-
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -16,7 +14,7 @@ std::string name_in_quotes(std::string_view name) {
 
 std::string clipped(std::string_view text) {
   constexpr std::size_t shown = 80;
-  return without_controls(std::string(text.substr(0, shown))) + (text.size() > shown ? "..." : "");
+  return std::string(text.substr(0, shown)) + (text.size() > shown ? "..." : "");
 }
 
 std::string host_port(const std::string& host, int port) {

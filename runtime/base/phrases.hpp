@@ -16,7 +16,7 @@ namespace dlaunch {
 inline std::string in_quotes(std::string_view text) { return "'" + std::string(text) + "'"; }
 /// A name in quotes, cut where it is long.
 std::string name_in_quotes(std::string_view name);
-/// Somebody's text, cut to fit a message, in one line.
+/// Somebody's text, cut to fit a message.
 std::string clipped(std::string_view text);
 
 /// "10.0.0.1:29400", "[fd00::1]:29400".

@@ -1,6 +1,7 @@
 #include "runtime/base/text/options.hpp"
 
 #include "runtime/base/exit_code.hpp"
+#include "runtime/base/text/control.hpp"
 #include "runtime/base/text/toml.hpp"
 
 #include <algorithm>
@@ -12,6 +13,9 @@
 namespace dlaunch {
 
 namespace {
+
+/// The user's text in a message: one line, and not too long.
+std::string shown(std::string_view text) { return clipped(without_controls(std::string(text))); }
 
 /// Help texts end before it.
 constexpr std::size_t width = 80;
@@ -195,7 +199,7 @@ EarlyExit OptionTable::help_asked(const std::optional<std::string>& attached,
   }
   const std::string names = joined(groups());
   if (attached) {
-    return refuse(exit_code::usage, "--help=" + clipped(*attached) + ": " +
+    return refuse(exit_code::usage, "--help=" + shown(*attached) + ": " +
                                         name_in_quotes(*attached) + " is none of all, " + names);
   }
   std::string text = brief_ + "\n";
@@ -254,15 +258,15 @@ std::optional<EarlyExit> GivenOptions::take_arguments(std::span<const std::strin
     const bool foreign = operands.foreign && (option == nullptr || option->flag == "help");
     if (!looks_so || foreign) {
       if (words.size() == operands.most && !foreign) {
-        return table_->refuse(exit_code::usage, "unexpected argument " + clipped(argument) +
-                                                    table_->hint(nullptr, ""));
+        return table_->refuse(exit_code::usage,
+                              "unexpected argument " + shown(argument) + table_->hint(nullptr, ""));
       }
       words.push_back(argument);
       continue;
     }
     if (option == nullptr) {
       const auto bare = name.substr(name.starts_with("--") ? 2 : 1);
-      return table_->refuse(exit_code::usage, "unknown option " + clipped(name) +
+      return table_->refuse(exit_code::usage, "unknown option " + shown(name) +
                                                   table_->hint(table_->nearest(bare, any), "--"));
     }
     if (auto stop = take_argument(*option, std::move(attached), arguments, next)) return stop;
@@ -288,7 +292,7 @@ std::optional<EarlyExit> GivenOptions::take_argument(const Option& option,
     const std::string_view value = arguments[++next];
     if (value == "--" || (value.starts_with("--") && spelt(*table_, value).option != nullptr)) {
       return table_->refuse(exit_code::usage,
-                            needs + "; it is followed by the option " + clipped(value));
+                            needs + "; it is followed by the option " + shown(value));
     }
     attached = value;
   }
@@ -313,7 +317,7 @@ std::optional<EarlyExit> GivenOptions::take_file(const FileReader& read_file) {
   for (auto& [key, value, where] : std::get<0>(read)) {
     const Option* option = table_->find(key);
     if (option == nullptr || !is_key(*option)) {
-      return table_->refuse(code, where + ": unknown key " + clipped(key) +
+      return table_->refuse(code, where + ": unknown key " + shown(key) +
                                       table_->hint(table_->nearest(key, is_key), ""));
     }
     if (std::find(seen.begin(), seen.end(), option) != seen.end()) {
@@ -335,7 +339,7 @@ std::vector<Setting> GivenOptions::settings() const {
 
 std::string GivenOptions::as_written(const Setting& setting) const {
   const std::string flag(setting.flag);
-  const std::string value = setting.value.empty() ? "''" : clipped(setting.value);
+  const std::string value = setting.value.empty() ? "''" : shown(setting.value);
   switch (setting.origin) {
     case Origin::dlaunch_variable:
     case Origin::pet_variable:

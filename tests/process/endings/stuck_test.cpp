@@ -234,7 +234,7 @@ TEST_CASE("workers without the runtime: who still runs is told, and ended when t
           folder.environment());
   CHECK(job.wait().code == 80);
   CHECK(job.err().find("rank 0 exited with 0, ") != std::string::npos);
-  CHECK(job.err().find(" ago, rank 1 still runs: the job is ended (--straggler-timeout)") !=
+  CHECK(job.err().find(" ago, and rank 1 still runs: the job is ended (--straggler-timeout)") !=
         std::string::npos);
   CHECK(all_gone(token));
 }
@@ -244,7 +244,7 @@ TEST_CASE("workers without the runtime: who still runs is told, and the job goes
   Job job({"--nproc-per-node", "2", "--straggler-notice", "300ms", "--shutdown-timeout", "1", "sh",
            "-c", "test $RANK = 0 || exec tail -f /dev/null; : " + unique_token()},
           folder.environment());
-  REQUIRE(job.saw(" ago, rank 1 still runs; --straggler-timeout ends such a job\n"));
+  REQUIRE(job.saw(" ago, and rank 1 still runs; --straggler-timeout ends such a job\n"));
   CHECK(count(job.err(), "rank 0 exited with 0, ") == 1);
   const auto told = json::parse(status(folder, {"--json"}));
   CHECK(told["ranks"][0]["state"] == "ended");

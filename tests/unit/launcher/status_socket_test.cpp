@@ -41,21 +41,22 @@ TEST_CASE("agents of one name have a place each, and remove their own") {
   boost::asio::io_context io;
   auto first = agent(io), second = agent(io);
   const StatusFolder folder(false);
+  // In the order of the files' names, vm#1234ab.sock and vm.sock.
   auto places = folder.places();
   REQUIRE(places.size() == 2);
-  CHECK(places[0].node == "vm");
-  CHECK(places[1].node.starts_with("vm#"));
+  CHECK(places[0].node.starts_with("vm#"));
+  CHECK(places[1].node == "vm");
   for (const auto& place : places) CHECK(folder.connect(place));
 
   first.reset();
   const auto left = folder.places();
   REQUIRE(left.size() == 1);
-  CHECK(left[0].node == places[1].node);
+  CHECK(left[0].node == places[0].node);
   CHECK(folder.connect(left[0]));
   // The plain name is free again.
   auto third = agent(io);
   CHECK(folder.places().size() == 2);
-  CHECK(folder.places()[0].node == "vm");
+  CHECK(folder.places()[1].node == "vm");
 
   second.reset();
   third.reset();
