@@ -27,7 +27,9 @@ constexpr mode_t log_mode = 0644;
 constexpr int inherited_number_min = 3;
 
 StartProblem system_problem(const std::string& what) {
-  return {exit_code::internal, what + ": " + errno_text(errno)};
+  const int error = errno;
+  const char* const cure = error == EMFILE ? " (see ulimit -n)" : "";
+  return {exit_code::internal, what + ": " + errno_text(error) + cure};
 }
 
 std::optional<StartProblem> make_directories(const std::vector<std::string>& directories) {
