@@ -48,7 +48,7 @@ TEST_CASE("a SIGHUP behind SIGTERM, as systemd sends it, takes nothing of the wo
   job.send(SIGTERM);
   REQUIRE(saw_signal(job, SIGTERM));
   job.send(SIGHUP);
-  // Of signals that wait, the lower number is taken first: SIGHUP has come when this one has.
+  // The lower number is taken first: SIGHUP has come when this one has.
   job.send(SIGUSR1);
   REQUIRE(saw_signal(job, SIGUSR1));
   CHECK(job.out().find("] got " + std::to_string(SIGHUP) + "\n") == std::string::npos);
