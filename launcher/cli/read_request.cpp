@@ -6,6 +6,7 @@
 #include "runtime/base/exit_code.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <utility>
 
 namespace dlaunch::launcher {

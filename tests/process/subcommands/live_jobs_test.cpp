@@ -135,20 +135,29 @@ TEST_CASE("two jobs of one node by one name are both found, and stopped by it") 
 TEST_CASE("a job that several stop at the same moment has its time to end") {
   const Folder folder;
   const std::string token = unique_token();
-  Job job({"--rdzv-id", "pp", "sh", "-c",
-           "trap 'sleep 1; echo SAVED; exit 0' TERM; echo READY; while :; do sleep 0.1; done; : " +
-               token},
+  // Workers that say which signals come, and end on none of them.
+  Job job({"--rdzv-id", "pp", "--nproc-per-node", "2", "--shutdown-timeout", "600", victim(),
+           "stubborn", token, "0"},
           folder.environment());
-  REQUIRE(job.saw("READY"));
-  Job stop({"stop", "pp"}, folder.environment()), again({"stop", "pp"}, folder.environment()),
-      drain({"drain", "pp"}, folder.environment());
-  for (Job* tool : {&stop, &again, &drain}) {
+  REQUIRE(job.saw("READY", 2));
+  const auto got = [](int number) { return "] got " + std::to_string(number) + "\n"; };
+  Job stop({"stop", "pp"}, folder.environment());
+  REQUIRE(job.saw(got(SIGTERM), 2));
+  Job again({"stop", "pp", "--timeout", "1ms"}, folder.environment());
+  CHECK(again.wait().code == 1);
+  Job drain({"drain", "pp"}, folder.environment());
+  REQUIRE(drain.saw("which is being stopped (dlaunch stop)"));
+  // Neither has sent a signal, which would have killed the workers before this one came.
+  job.send(SIGUSR1);
+  REQUIRE(job.saw(got(SIGUSR1), 2));
+  CHECK(count(job.out(), got(SIGTERM)) == 2);
+  job.send(SIGTERM);
+  CHECK(job.wait().code == 143);
+  for (Job* tool : {&stop, &drain}) {
     CHECK(tool->wait().code == 0);
     INFO(tool->out() << tool->err());
-    CHECK(tool->out().find(") has ended with ") != std::string::npos);
+    CHECK(tool->out().find(") has ended with 143 (SIGTERM)\n") != std::string::npos);
   }
-  job.wait();
-  CHECK(job.out().find("SAVED") != std::string::npos);
   CHECK(all_gone(token));
 }
 
