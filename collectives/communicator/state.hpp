@@ -91,6 +91,13 @@ class FlightPlace {
     return {*flight_, place_, record_of(call, peer, options.tag, kind), options.site.file,
             options.site.line};
   }
+  /// A message that is over.
+  [[gnu::always_inline]] void note_message(const transport::Fingerprint& call,
+                                           const MessageOptions& options, int peer,
+                                           Flight::Kind kind) const noexcept {
+    flight_->note(place_, record_of(call, peer, options.tag, kind), options.site.file,
+                  options.site.line);
+  }
 
  private:
   std::shared_ptr<Flight> flight_;
@@ -220,9 +227,10 @@ struct __attribute__((visibility("hidden"))) Communicator::State
     entry.done();
   }
   /// Records a message that went the short way.
-  void note_message(const transport::Fingerprint& fingerprint, const MessageOptions& options,
-                    int peer, Flight::Kind kind) {
-    flight.begin_message(fingerprint, options, peer, kind).done();
+  [[gnu::always_inline]] void note_message(const transport::Fingerprint& fingerprint,
+                                           const MessageOptions& options, int peer,
+                                           Flight::Kind kind) const noexcept {
+    flight.note_message(fingerprint, options, peer, kind);
   }
   /// With CUDA buffers: put on the stream, and waited for where that is the default one.
   void run_on_device(const device::Request& request, const Options& options);

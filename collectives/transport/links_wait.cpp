@@ -166,7 +166,11 @@ void Links::take_over() noexcept {
 /// Looks into memory, and at the sockets, until something has moved: true. Not for long, and not
 /// if another thread wants the lock.
 bool Links::spin(Clock::time_point now, Clock::time_point until) {
-  until = std::min(until, now + (crowded_ ? yield_time : spin_time));
+  Clock::duration limit = crowded_ ? yield_time : spin_time;
+  if (!crowded_) {
+    for (const Transport* transport : in_memory_) limit += transport->under_way();
+  }
+  until = std::min(until, now + limit);
   auto sockets_due = has_connections() ? now + sockets_slice : Clock::time_point::max();
   for (bool first = true; now < until && !progress_lock_.are_wanted();
        first = false, now = Clock::now()) {

@@ -283,7 +283,7 @@ Flight::Waiting::Waiting(Entry* entry, const Call& call, int whom) noexcept {
     std::uint32_t free = 0;
     if (wait.taken.load(relaxed) != 0 || !wait.taken.compare_exchange_strong(free, 1)) continue;
     wait_ = &wait;
-    entry->write(wait.call, call);
+    write(wait.call, {entry->number_, entry->who_, entry->began_, 0}, call);
     wait.whom.store(whom, std::memory_order_release);
     wait.since.store(ticks(), std::memory_order_release);
     wait.turn.store(entry->ring_.turns.fetch_add(1, relaxed) + 1, std::memory_order_release);

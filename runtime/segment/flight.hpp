@@ -208,12 +208,11 @@ class Flight {
     [[gnu::always_inline]] Entry(Flight& flight, const Place& place, const Call& call,
                                  const char* file, int line) noexcept
         : ring_(*flight.ring_),
-          number_(static_cast<std::uint32_t>(next_number(ring_.begun)) | std::uint64_t{call.traffic}
-                                                                             << 32),
+          number_(next_number(ring_, call)),
           who_(place.who & flight.site(file, line)),
           began_(ticks()),
           is_long_(call.count >= short_count) {
-      write(record(), call);
+      write(record(), {number_, who_, began_, 0}, call);
     }
     Entry(const Entry&) = delete;
     Entry& operator=(const Entry&) = delete;
@@ -239,20 +238,6 @@ class Flight {
       const std::uint64_t now = is_long_ ? ticks() : began_;
       record().ended.store((now & ~std::uint64_t{1}) | failed, std::memory_order_relaxed);
     }
-    /// Every word is stored with release: a reader that sees one of them also sees that the number
-    /// was counted.
-    void write(FlightRing::Record& to, const Call& call) const noexcept {
-      constexpr auto release = std::memory_order_release;
-      to.who.store(who_, release);
-      to.what.store(call.what, release);
-      to.sequence.store(call.sequence, release);
-      to.count.store(call.count, release);
-      to.argument.store(call.argument, release);
-      to.began.store(began_, release);
-      to.ended.store(0, release);
-      to.number.store(number_, release);
-    }
-
     /// The fewest elements whose time is worth a look at the clock, unless they are waited for.
     static constexpr std::uint64_t short_count = 1024;
 
@@ -260,6 +245,14 @@ class Flight {
     std::uint64_t number_, who_, began_;
     bool is_long_;
   };
+
+  /// A call that is over by now, and took next to no time.
+  [[gnu::always_inline]] void note(const Place& place, const Call& call, const char* file,
+                                   int line) noexcept {
+    const std::uint64_t number = next_number(*ring_, call), now = ticks();
+    write(ring_->records[number % FlightRing::records_max],
+          {number, place.who & site(file, line), now, now & ~std::uint64_t{1}}, call);
+  }
 
   const FlightRing& ring() const noexcept { return *ring_; }
 
@@ -294,9 +287,32 @@ class Flight {
     }
     return known | ~std::uint64_t{0xffff};
   }
+  /// What a record has beside its call.
+  struct Frame {
+    std::uint64_t number, who, began, ended;
+  };
+  /// Every word is stored with release: a reader that sees one of them also sees that the number
+  /// was counted.
+  [[gnu::always_inline]] static void write(FlightRing::Record& to, const Frame& frame,
+                                           const Call& call) noexcept {
+    constexpr auto release = std::memory_order_release;
+    to.who.store(frame.who, release);
+    to.what.store(call.what, release);
+    to.sequence.store(call.sequence, release);
+    to.count.store(call.count, release);
+    to.argument.store(call.argument, release);
+    to.began.store(frame.began, release);
+    to.ended.store(frame.ended, release);
+    to.number.store(frame.number, release);
+  }
+  [[gnu::always_inline]] static std::uint64_t next_number(FlightRing& ring,
+                                                          const Call& call) noexcept {
+    return static_cast<std::uint32_t>(next_number(ring.begun)) | std::uint64_t{call.traffic} << 32;
+  }
   /// Counts a record, and gives its number. Calls of two threads may get one number when the second
   /// one begins to record, and at no other time: then one of them is not in the log.
-  static std::uint64_t next_number(std::atomic<std::uint64_t>& begun) noexcept {
+  [[gnu::always_inline]] static std::uint64_t next_number(
+      std::atomic<std::uint64_t>& begun) noexcept {
     if (!favoured_.enter()) return next_number_of_many(begun);
     const std::uint64_t number = begun.load(std::memory_order_relaxed) + 1;
     begun.store(number, std::memory_order_relaxed);

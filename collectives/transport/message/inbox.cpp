@@ -17,16 +17,6 @@ constexpr std::size_t spares_max = 1024;
 /// The most ended communicators whose late messages are dropped.
 constexpr std::size_t forgotten_max = 1024;
 
-Receive probe_for(std::uint64_t communicator, int from, int tag, std::span<const int> sources) {
-  Receive probe;
-  probe.kind = Kind::message;
-  probe.communicator = communicator;
-  probe.from = from;
-  probe.tag = tag;
-  probe.sources = sources;
-  return probe;
-}
-
 void copy(std::span<std::byte> to, BytesView from) {
   if (!from.empty()) std::memcpy(to.data(), from.data(), from.size());
 }
@@ -43,6 +33,10 @@ Inbox::~Inbox() {
 void Inbox::post(Receive& receive) {
   receive.state = Receive::State::waiting;
   receive.posted_at = ++posts_;
+  if (receive.is_exact() && !receive.is_probe) [[likely]] {
+    Source& s = source(receive.from);
+    if (s.parked.empty() && !is_stalled(s)) return list_exact(receive, s);
+  }
   const auto arrival = first_arrival(receive);
   if (!arrival) return list(receive);
   if (receive.is_probe) {
@@ -73,8 +67,11 @@ void Inbox::find(Receive& probe, const Arrival& arrival) {
 void Inbox::list(Receive& receive) {
   if (receive.is_probe) return probes_.push_back(receive);
   if (!receive.is_exact()) return posted_for_any_.push_back(receive);
+  list_exact(receive, source(receive.from));
+}
+
+void Inbox::list_exact(Receive& receive, Source& s) {
   posted_.add(receive);
-  Source& s = source(receive.from);
   ++s.awaited;
   if (receive.into.size() >= long_bytes) ++s.long_awaited;
 }
@@ -82,8 +79,11 @@ void Inbox::list(Receive& receive) {
 void Inbox::unlist(Receive& receive) noexcept {
   if (receive.is_probe) return probes_.remove(receive);
   if (!receive.is_exact()) return posted_for_any_.remove(receive);
-  posted_.remove(receive);
-  Source& s = *sources_.find(receive.from);
+  unlist_exact(receive, key_of(receive), *sources_.find(receive.from));
+}
+
+void Inbox::unlist_exact(Receive& receive, const MatchKey& key, Source& s) noexcept {
+  posted_.remove(receive, key);
   --s.awaited;
   if (receive.into.size() >= long_bytes) --s.long_awaited;
 }
@@ -91,6 +91,8 @@ void Inbox::unlist(Receive& receive) noexcept {
 /// The receive that was posted first, among those that would take this message.
 Receive* Inbox::first_wanting(int from, const Header& header) const {
   Receive* const exact = posted_.find(key_of(header, from));
+  if (posted_for_any_.empty()) [[likely]]
+    return exact;
   for (Receive* any = posted_for_any_.first(); any != nullptr;
        any = decltype(posted_for_any_)::after(*any)) {
     if (exact != nullptr && exact->posted_at < any->posted_at) break;
@@ -102,11 +104,16 @@ Receive* Inbox::first_wanting(int from, const Header& header) const {
 }
 
 Receive* Inbox::claim(int from, const Header& header) {
-  if (source(from).active || is_synchronous(header)) return nullptr;
+  Source& s = source(from);
+  if (s.active || is_synchronous(header)) return nullptr;
   Receive* const wanting = first_wanting(from, header);
   if (wanting == nullptr || !agrees(*wanting, header)) return nullptr;
-  unlist(*wanting);
-  note_taken(from, header);
+  if (wanting->is_exact()) {
+    unlist_exact(*wanting, key_of(header, from), s);
+  } else {
+    posted_for_any_.remove(*wanting);
+  }
+  s.last_seen = header;
   return wanting;
 }
 
@@ -360,50 +367,6 @@ void Inbox::deliver(int from, const Header& header, BytesView payload) {
     advance(from, part.size());
     payload = payload.subspan(part.size());
   }
-}
-
-std::optional<std::pair<int, Header>> Inbox::peek(std::uint64_t communicator, int from, int tag,
-                                                  std::span<const int> sources) const {
-  const auto found = first_arrival(probe_for(communicator, from, tag, sources));
-  if (!found) return std::nullopt;
-  return std::pair{found->from, header_of(*found)};
-}
-
-// ---- Messages that are set apart. They stay where they are, with a mark. ----
-
-std::optional<Inbox::Apart> Inbox::set_apart(std::uint64_t communicator, int from, int tag,
-                                             std::span<const int> sources) {
-  const auto found = first_arrival(probe_for(communicator, from, tag, sources));
-  if (!found) return std::nullopt;
-  Source& s = source(found->from);
-  (found->parked != nullptr ? found->parked->is_apart : s.is_apart) = true;
-  return Apart{found->from, found->number, header_of(*found)};
-}
-
-/// The message is one of the others again. If it was held it may have been parked since.
-Inbox::Arrival Inbox::join(const Apart& message) {
-  Source& s = source(message.from);
-  Parked* parked = s.parked.first();
-  while (parked != nullptr && parked->arrival != message.arrival) {
-    parked = ParkedList::after(*parked);
-  }
-  assert(parked != nullptr || (is_stalled(s) && s.arrival == message.arrival));
-  (parked != nullptr ? parked->is_apart : s.is_apart) = false;
-  return {message.from, message.arrival, parked};
-}
-
-void Inbox::take_apart(Receive& receive, const Apart& message) {
-  receive.state = Receive::State::waiting;
-  take(receive, join(message));
-}
-
-void Inbox::put_back(const Apart& message) {
-  const Arrival arrival = join(message);
-  while (Receive* const wanting = first_wanting(message.from, message.header)) {
-    unlist(*wanting);
-    if (take(*wanting, arrival)) return;
-  }
-  answer_probes(arrival);
 }
 
 // ---- Communicators that have ended. ----

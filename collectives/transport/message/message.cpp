@@ -10,27 +10,8 @@ namespace {
 
 constexpr std::size_t sentence_bytes_max = control_bytes_max - 64;
 constexpr auto errc_last = Errc::unauthenticated;
-/// In place of a tag.
-bool has_traffic(Kind kind) { return kind == Kind::collective || kind == Kind::call; }
 
 }  // namespace
-
-Header make_header(Kind kind, std::uint64_t communicator, const Fingerprint& call,
-                   std::uint64_t bytes, int tag) {
-  Header header;
-  header.kind = kind;
-  header.op = call.op;
-  header.dtype = call.dtype;
-  header.reduce = call.reduce;
-  header.communicator = communicator;
-  header.sequence = call.sequence;
-  header.count = call.count;
-  header.argument = call.argument;
-  header.root = call.root;
-  header.tag = has_traffic(kind) ? static_cast<std::int32_t>(call.traffic) : tag;
-  header.bytes = bytes;
-  return header;
-}
 
 Fingerprint fingerprint_of(const Header& header) {
   return {header.op,       header.dtype,

@@ -206,8 +206,26 @@ struct Header {
 };
 static_assert(sizeof(Header) == 56 && std::is_trivially_copyable_v<Header>);
 
-Header make_header(Kind kind, std::uint64_t communicator, const Fingerprint& call,
-                   std::uint64_t bytes, int tag = 0);
+/// Whether its header has the call's traffic in place of a tag.
+constexpr bool has_traffic(Kind kind) noexcept {
+  return kind == Kind::collective || kind == Kind::call;
+}
+inline Header make_header(Kind kind, std::uint64_t communicator, const Fingerprint& call,
+                          std::uint64_t bytes, int tag = 0) {
+  Header header;
+  header.kind = kind;
+  header.op = call.op;
+  header.dtype = call.dtype;
+  header.reduce = call.reduce;
+  header.communicator = communicator;
+  header.sequence = call.sequence;
+  header.count = call.count;
+  header.argument = call.argument;
+  header.root = call.root;
+  header.tag = has_traffic(kind) ? static_cast<std::int32_t>(call.traffic) : tag;
+  header.bytes = bytes;
+  return header;
+}
 Fingerprint fingerprint_of(const Header& header);
 /// A number that is equal for calls that agree; ranks that disagree are counted by it.
 std::uint64_t number_of(const Fingerprint& call) noexcept;

@@ -60,6 +60,9 @@ class SendQueue {
     return end_ && messages_.empty() && end_->write(header, payload);
   }
 
+  /// The bytes of the message under way that the receiver has still to copy from here.
+  std::size_t lent_bytes() const noexcept { return end_ ? end_->lent_bytes() : 0; }
+
   void wait_for_way() { state_ = State::undecided; }
   void open(std::unique_ptr<SendingEnd> end);
   /// Writes as much as possible. Returns whether anything moved. Drops an end that has ended.

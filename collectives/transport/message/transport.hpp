@@ -47,6 +47,8 @@ class SendingEnd {
   /// Writes as much of the rest of a message as can leave now; `sent` counts header and payload
   /// together. Returns whether anything moved.
   virtual bool write_some(const Header& header, BytesView payload, std::size_t& sent) = 0;
+  /// The bytes of a message that lie where the receiver copies them from, until it has; else 0.
+  virtual std::size_t lent_bytes() const noexcept { return 0; }
   /// Why no more can be written: "it closed the connection"; null if more can be.
   virtual const char* end() const noexcept = 0;
 };
@@ -110,6 +112,9 @@ class Transport {
   /// Moves data of which no descriptor tells, and does work that is due. Returns whether anything
   /// moved.
   virtual bool progress() = 0;
+  /// How long another rank needs, at the most, for what it may be doing with this one's data just
+  /// now: to sleep meanwhile would cost more than to stay awake.
+  virtual Clock::duration under_way() const noexcept { return Clock::duration::zero(); }
   /// This rank sleeps between these two calls: data that comes meanwhile wakes it, through a
   /// descriptor. Data that came before is found by one more `progress`.
   virtual void lie_down() = 0;

@@ -2,6 +2,7 @@
 
 #include "runtime/base/os/random.hpp"
 
+#include <array>
 #include <cerrno>
 
 #include <sys/uio.h>
@@ -25,11 +26,23 @@ void offer_loans(RankBlock& lender) {
   lender.lender.pid.store(::getpid());
 }
 
-bool may_borrow(const RankBlock& lender) noexcept {
+Borrowed borrow_first(const RankBlock& lender, std::uint64_t address,
+                      std::span<std::byte> to) noexcept {
   std::uint64_t number = 0;
-  return borrow(lender, lender.lender.address.load(),
-                std::as_writable_bytes(std::span(&number, 1))) &&
-         number == lender.lender.number.load();
+  const std::array local{iovec{&number, sizeof number}, iovec{to.data(), to.size()}};
+  const std::array remote{
+      iovec{reinterpret_cast<void*>(lender.lender.address.load()), sizeof number},  // NOLINT
+      iovec{reinterpret_cast<void*>(address), to.size()}};  // NOLINT: another process's.
+  const pid_t pid = lender.lender.pid.load();
+  ssize_t read = 0;
+  do {
+    read = ::process_vm_readv(pid, local.data(), local.size(), remote.data(), remote.size(), 0);
+  } while (read < 0 && errno == EINTR);
+  if (read < static_cast<ssize_t>(sizeof number) || number != lender.lender.number.load()) {
+    return Borrowed::refused;
+  }
+  const auto copied = static_cast<std::size_t>(read) - sizeof number;
+  return borrow(lender, address + copied, to.subspan(copied)) ? Borrowed::all : Borrowed::lost;
 }
 
 bool borrow(const RankBlock& lender, std::uint64_t address, std::span<std::byte> to) noexcept {

@@ -15,11 +15,18 @@ namespace dlaunch::transport {
 /// Announces in the rank's block that this process lends. May be called twice.
 void offer_loans(RankBlock& lender);
 
-/// Whether the process named in the block exists and lets this one read its memory. Asked for each
-/// loan, since the process id may have become another process's, or mean another process in our PID
-/// namespace.
-bool may_borrow(const RankBlock& lender) noexcept;
-/// Copies from that process's memory; false where it is not there.
+enum class Borrowed {
+  all,
+  /// The process that the block names does not exist, does not let this one read its memory, or is
+  /// not the lender: its id may have become another process's, or mean another one in our PID
+  /// namespace. What lies in `to` now means nothing.
+  refused,
+  lost,  ///< The memory is not there to its end.
+};
+/// Copies the beginning of a loan, and finds out in the same system call whose memory it reads.
+Borrowed borrow_first(const RankBlock& lender, std::uint64_t address,
+                      std::span<std::byte> to) noexcept;
+/// Copies what follows; false where it is not there.
 bool borrow(const RankBlock& lender, std::uint64_t address, std::span<std::byte> to) noexcept;
 
 }  // namespace dlaunch::transport

@@ -157,6 +157,7 @@ bool RingWriter::write_some(const Header& header, BytesView payload, std::size_t
     if (there == 0) break;
     if (sent == 0) {
       is_lent_ = lends_ && may_be_lent(payload.size());
+      lent_ = payload.size();
       put_header(header, payload, is_lent_);
       sent = payload.size() <= inline_bytes_max ? total : sizeof header;
       if (is_lent_) break;
@@ -279,6 +280,8 @@ bool RingReader::hand_on_whole(Inbox& inbox) {
   const std::size_t there = available();
   if (there < ring_line_bytes) return false;
   std::memcpy(&header_, at(position_), sizeof header_);
+  // The next message's line comes from the sender's cache while this one is matched.
+  if (there > ring_line_bytes) __builtin_prefetch(at(position_ + ring_line_bytes));
   const bool is_data = header_.kind == Kind::collective || header_.kind == Kind::message;
   if (!is_plausible(header_) || !is_data || !is_whole_here(there)) return false;
   Receive* const receive = inbox.claim(from_rank_, header_);
@@ -329,11 +332,14 @@ std::size_t RingReader::take_lent(std::byte* to, std::size_t bytes) {
     settle_loan(Ring::declined);
     return 0;
   }
-  if (offset == 0 && !may_borrow(sender_)) {
+  const auto borrowed = offset == 0 ? borrow_first(sender_, lent_at_, {to, part})
+                        : borrow(sender_, lent_at_ + offset, {to, part}) ? Borrowed::all
+                                                                         : Borrowed::lost;
+  if (borrowed == Borrowed::refused) {
     settle_loan(Ring::refused);
     return 0;
   }
-  if (!borrow(sender_, lent_at_ + offset, {to, part})) {
+  if (borrowed == Borrowed::lost) {
     end("its memory could not be read to the end of a message");
     return 0;
   }

@@ -40,6 +40,7 @@ class RingWriter final : public SendingEnd {
 
   bool write(const Header& header, BytesView payload) noexcept override;
   bool write_some(const Header& header, BytesView payload, std::size_t& sent) noexcept override;
+  std::size_t lent_bytes() const noexcept override { return is_lent_ ? lent_ : 0; }
   const char* end() const noexcept override;
 
  private:
@@ -59,7 +60,8 @@ class RingWriter final : public SendingEnd {
   std::uint64_t position_ = 0;  ///< Written, published or not.
   std::uint64_t read_ = 0;      ///< By the receiver, as far as known.
   bool lends_;                  ///< Until the receiver refuses it.
-  bool is_lent_ = false;        ///< The message under way.
+  bool is_lent_ = false;        ///< The message under way,
+  std::size_t lent_ = 0;        ///< and the bytes of its payload.
   std::uint64_t loans_ = 0;     ///< Settled ones.
   bool nonsense_ = false;       ///< The receiver claims to have read bytes that were never written.
 };

@@ -8,6 +8,14 @@
 #include <utility>
 
 namespace dlaunch::transport {
+namespace {
+
+/// What a slow processor needs to copy a byte of lent memory; and the most time for which it pays
+/// to stay awake for it, against which a sleeper's waking counts no more.
+constexpr auto copy_time = std::chrono::nanoseconds(1);
+constexpr auto copy_time_max = std::chrono::milliseconds(1);
+
+}  // namespace
 
 Rings::Rings(Setting setting, const Surroundings& mesh)
     : of_(std::move(setting)),
@@ -39,6 +47,12 @@ std::unique_ptr<SendingEnd> Rings::connect(SendQueue& queue) {
   outs_.push_back(&queue);
   return std::make_unique<RingWriter>(*of_.segment, *of_.bell, of_.set,
                                       of_.segment->local_of(queue.to()), of_.local);
+}
+
+Clock::duration Rings::under_way() const noexcept {
+  std::size_t bytes = 0;
+  for (const SendQueue* queue : outs_) bytes += queue->lent_bytes();
+  return std::min<Clock::duration>(bytes * copy_time, copy_time_max);
 }
 
 void Rings::lie_down() {

@@ -37,6 +37,7 @@ class Rings final : public Transport {
   bool is_in_memory() const noexcept override { return true; }
   std::unique_ptr<SendingEnd> connect(SendQueue& queue) override;
   bool progress() override;
+  Clock::duration under_way() const noexcept override;
   void lie_down() override;
   void get_up() override { of_.bell->get_up(); }
   Clock::time_point next_wake() const override { return Clock::time_point::max(); }
