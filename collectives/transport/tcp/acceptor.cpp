@@ -31,7 +31,7 @@ Acceptor::Newcomer::Newcomer(Acceptor& acceptor, unique_fd connected, Clock::tim
 
 unique_fd Acceptor::Newcomer::release() {
   watch_ = {};
-  return std::move(fd_);
+  return fd_.release();
 }
 
 /// Whether there is room for one more. A slow newcomer makes room; otherwise the new one waits.

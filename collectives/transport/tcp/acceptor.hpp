@@ -2,6 +2,7 @@
 
 #include "collectives/transport/message/poller.hpp"
 #include "collectives/transport/tcp/proof.hpp"
+#include "runtime/base/os/home_process.hpp"
 #include "runtime/base/os/unique_fd.hpp"
 
 #include <dlaunch/store.hpp>
@@ -58,7 +59,7 @@ class Acceptor final : public Watched {
   const Hello& own_;
   const Key* const key_;
   const Admit admit_;
-  unique_fd listener_;
+  home_fd listener_;
   Poller::Watch watch_;
   std::list<Newcomer> newcomers_;  ///< In the order in which they came.
   std::uint64_t strangers_ = 0;
@@ -80,7 +81,7 @@ class Acceptor::Newcomer final : public Watched {
 
  private:
   Acceptor& acceptor_;
-  unique_fd fd_;
+  home_fd fd_;
   Poller::Watch watch_;
 };
 

@@ -2,6 +2,7 @@
 
 #include "collectives/transport/message/poller.hpp"
 #include "collectives/transport/message/transport.hpp"
+#include "runtime/base/os/home_process.hpp"
 #include "runtime/base/os/unique_fd.hpp"
 
 #include <cstddef>
@@ -52,7 +53,7 @@ class InboundConnection final : public ReceivingEnd, public Watched {
   void note_unfinished();
 
   const Surroundings mesh_;
-  unique_fd fd_;
+  home_fd fd_;
   const int from_;
   Unfinished& unfinished_;
   Poller::Watch watch_;

@@ -4,7 +4,7 @@
 #include "collectives/transport/message/transport.hpp"
 #include "collectives/transport/tcp/proof.hpp"
 #include "runtime/base/os/socket.hpp"
-#include "runtime/base/os/unique_fd.hpp"
+#include "runtime/base/os/home_process.hpp"
 
 #include <array>
 #include <cstddef>
@@ -63,7 +63,7 @@ class OutboundConnection final : public SendingEnd, public Watched {
   const Key* const key_;
   std::vector<OutboundConnection*>& unaddressed_;
   State state_ = State::looking_up;
-  unique_fd fd_;
+  home_fd fd_;
   Poller::Watch watch_;
   Bytes hello_;  ///< The part of the Hello still to be sent.
   std::optional<Proving> proving_;

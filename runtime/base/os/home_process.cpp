@@ -1,11 +1,39 @@
 #include "runtime/base/os/home_process.hpp"
 
+#include <array>
+#include <bit>
+#include <cstddef>
 #include <new>
 
 #include <pthread.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 namespace dlaunch {
+namespace {
+
+/// A bit for each descriptor of a home_fd. A child finds there what it has to close without a lock
+/// that another thread may have held. Higher numbers stay open in children.
+constexpr int covered = 1 << 16;
+constinit std::array<std::atomic<std::uint64_t>, covered / 64> kept{};
+
+std::atomic<std::uint64_t>& word_of(int fd) noexcept {
+  return kept[static_cast<std::size_t>(fd) / 64];
+}
+std::uint64_t bit_of(int fd) noexcept { return std::uint64_t{1} << (fd % 64); }
+
+void close_all() noexcept {
+  for (std::size_t word = 0; word < kept.size(); ++word) {
+    std::uint64_t open = kept[word].exchange(0, std::memory_order_relaxed);
+    for (; open != 0; open &= open - 1)
+      ::close(static_cast<int>(word) * 64 + std::countr_zero(open));
+  }
+}
+
+/// Done when the library is loaded; only a lack of memory prevents it.
+[[maybe_unused]] const bool closes_in_children = ::pthread_atfork(nullptr, nullptr, close_all) == 0;
+
+}  // namespace
 
 constinit HomeProcess::Number HomeProcess::last_{0};
 constinit HomeProcess::Number HomeProcess::ordinary_{0};
@@ -31,6 +59,17 @@ bool HomeProcess::place_current() noexcept {
     return false;
   }
   current_ = ::new (page) Number{ordinary_.load(std::memory_order_relaxed)};
+  return true;
+}
+
+void home_fd::add(int fd) noexcept {
+  if (fd < covered) word_of(fd).fetch_or(bit_of(fd), std::memory_order_relaxed);
+}
+
+bool home_fd::remove(int fd, const HomeProcess& home) noexcept {
+  if (fd >= covered) return true;
+  if (!home.is_here()) return false;
+  word_of(fd).fetch_and(~bit_of(fd), std::memory_order_relaxed);
   return true;
 }
 

@@ -1,7 +1,10 @@
 #pragma once
 
+#include "runtime/base/os/unique_fd.hpp"
+
 #include <atomic>
 #include <cstdint>
+#include <utility>
 
 namespace dlaunch {
 
@@ -35,6 +38,45 @@ class HomeProcess {
   static const bool is_placed_;
 
   std::uint32_t made_in_;
+};
+
+/// Owns a descriptor that a child which is forked without exec does not keep: else a connection
+/// would outlive the process that speaks on it for as long as the child lives, and its peer would
+/// not hear of that process's end. The child closes it as its first act, and nothing later; one
+/// that is made without fork(3) keeps it to its end.
+class home_fd {
+ public:
+  home_fd() noexcept = default;
+  home_fd(unique_fd fd) noexcept : fd_(fd.release()) {  // NOLINT: it is one, and more.
+    if (fd_ >= 0) add(fd_);
+  }
+  home_fd(home_fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)), home_(other.home_) {}
+  home_fd& operator=(home_fd&& other) noexcept {
+    if (this != &other) {
+      reset();
+      fd_ = std::exchange(other.fd_, -1);
+      home_ = other.home_;
+    }
+    return *this;
+  }
+  ~home_fd() { reset(); }
+
+  int get() const noexcept { return fd_; }
+  explicit operator bool() const noexcept { return fd_ >= 0; }
+  /// Empty in a child, where it is closed.
+  unique_fd release() noexcept {
+    const int fd = std::exchange(fd_, -1);
+    return unique_fd(fd >= 0 && remove(fd, home_) ? fd : -1);
+  }
+  void reset() noexcept { release(); }
+
+ private:
+  static void add(int fd) noexcept;
+  /// Whether it is still open here.
+  static bool remove(int fd, const HomeProcess& home) noexcept;
+
+  int fd_ = -1;
+  HomeProcess home_;
 };
 
 }  // namespace dlaunch

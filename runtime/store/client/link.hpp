@@ -88,7 +88,7 @@ class Link final : public Carrier {
   const Client::OnPush on_push_;
   const HomeProcess home_;
   const pid_t owner_;  ///< Its pid, to be told.
-  unique_fd socket_;
+  home_fd socket_;
   unique_fd kick_;  ///< Tells the leader that there is more to send than the socket took.
   std::atomic<int> fd_ = -1;
 

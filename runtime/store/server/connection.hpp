@@ -1,5 +1,6 @@
 #pragma once
 
+#include "runtime/base/os/home_process.hpp"
 #include "runtime/base/os/unique_fd.hpp"
 #include "runtime/store/core/session.hpp"
 #include "runtime/store/native/host.hpp"
@@ -88,7 +89,7 @@ class Connection final : public Outbox {
   bool closing() const { return closing_; }
 
   const ConnectionId id;
-  const unique_fd socket;
+  const home_fd socket;
 
   // The server's notes on this connection.
   Protocols protocols;

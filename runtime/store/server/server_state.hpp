@@ -1,6 +1,7 @@
 #pragma once
 
 #include "runtime/base/flat_map.hpp"
+#include "runtime/base/os/home_process.hpp"
 #include "runtime/store/c10d/c10d_session.hpp"
 #include "runtime/store/native/native.hpp"
 #include "runtime/store/server/connection.hpp"
@@ -27,7 +28,7 @@ namespace dlaunch::store {
 namespace asio = boost::asio;
 
 struct Listener {
-  unique_fd fd;
+  home_fd fd;
   Protocols protocols;
   bool unix_socket = false;
   std::optional<SocketAccess> access;  ///< Of a unix socket that is for more than our own user.

@@ -4,6 +4,7 @@
 
 #include <dlaunch/world.hpp>
 
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <optional>
@@ -60,6 +61,16 @@ void try_in_child(std::optional<World>& world) {
           dlaunch::deadline_after(std::chrono::seconds(20)));
 }
 
+/// Dies while a child that it has forked lives, until the test closes our stdin.
+void leave_child_behind() {
+  if (::fork() == 0) {
+    char byte = 0;
+    static_cast<void>(!::read(STDIN_FILENO, &byte, 1));
+    ::_exit(0);
+  }
+  ::raise(SIGKILL);
+}
+
 /// Writes to each neighbour in the memory of the node, and reads what they wrote.
 void share(const World& world) {
   const auto segment = world.membership()->segment();
@@ -94,6 +105,7 @@ void act(std::optional<World>& joined, std::string_view action) {
   // The first attempt fails, the second one has the answer.
   if (action == "share-again" && world.info().attempt == 0) throw std::runtime_error("again");
   if (action == "fork") try_in_child(joined);
+  if (action == "leave-child") leave_child_behind();
   if (action == "hold" || action == "throw") {  // Until the test closes our stdin.
     char byte = 0;
     static_cast<void>(!::read(STDIN_FILENO, &byte, 1));

@@ -370,6 +370,18 @@ TEST_CASE("rank 0 lost: the others learn that the store is gone") {
   CHECK(contains(one.output(), "rank 0"));
 }
 
+TEST_CASE("a rank is lost with its process, whatever children it has forked") {
+  for (const int lost : {0, 1}) {
+    const int port = free_port();
+    Process other = start("env://", four(port, 1 - lost, 2), "await-loss");
+    Process leaving = start("env://", four(port, lost, 2), "leave-child");
+    CHECK(other.wait() == (lost == 0 ? 1 : 0));
+    CHECK(contains(other.output(), "lost rank " + std::to_string(lost)));
+    leaving.close_stdin();
+    CHECK(leaving.wait() == 128 + SIGKILL);
+  }
+}
+
 TEST_CASE("rank 0 stays until the last member has said goodbye") {
   const int port = free_port();
   Process zero = start("env://", four(port, 0, 2), "meet");

@@ -6,11 +6,14 @@
 #include <thread>
 
 #include <doctest/doctest.h>
+#include <fcntl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+using dlaunch::home_fd;
 using dlaunch::HomeProcess;
+using dlaunch::unique_fd;
 
 namespace {
 
@@ -66,3 +69,41 @@ TEST_CASE("a child that has its parent's memory until it executes something is a
   CHECK(parents.is_here());
 }
 #endif
+
+namespace {
+
+unique_fd some_file() { return unique_fd(::open("/dev/null", O_RDONLY | O_CLOEXEC)); }
+bool is_open(int fd) { return ::fcntl(fd, F_GETFD) >= 0; }
+
+}  // namespace
+
+TEST_CASE("a forked child has no descriptor of its parent's connections") {
+  home_fd kept = some_file();
+  const unique_fd ordinary = some_file();
+  home_fd moved = some_file();
+  kept = std::move(moved);
+  const int fd = kept.get();
+  CHECK(is_open(fd));
+  CHECK(holds_in_child(::fork, [&] { return !is_open(fd) && is_open(ordinary.get()); }));
+  CHECK(is_open(fd));
+  kept.reset();
+  CHECK(!is_open(fd));
+}
+
+TEST_CASE("a forked child that lets go of it closes nothing of its own") {
+  home_fd kept = some_file();
+  CHECK(holds_in_child(::fork, [&] {
+    const home_fd own = some_file();  // It has the number that has become free.
+    const bool is_same = own.get() == kept.get();
+    kept.reset();
+    return is_same && is_open(own.get()) &&
+           holds_in_child(::fork, [&] { return !is_open(own.get()); });
+  }));
+}
+
+TEST_CASE("a descriptor that is given away is an ordinary one") {
+  home_fd kept = some_file();
+  const unique_fd given = kept.release();
+  CHECK(!kept);
+  CHECK(holds_in_child(::fork, [&] { return is_open(given.get()); }));
+}
