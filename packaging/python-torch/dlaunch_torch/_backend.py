@@ -2,14 +2,11 @@
 from __future__ import annotations
 
 import atexit
-import sys
-import weakref
 from typing import Any, Optional
 
 import torch.distributed as dist
 
 NAME = "dlaunch"
-_made: weakref.WeakSet[Any] = weakref.WeakSet()
 _modules: list[Any] = []
 
 
@@ -29,24 +26,17 @@ def create(options: Any, backend_options: Optional[Any]) -> Any:
     if ranks and dist.is_initialized():
         parent = backend_of(dist.distributed_c10d._get_default_group())
         if parent is not None:
-            return _noted(parent.of_members(ranks, options.timeout))
-    return _noted(module.DlaunchBackend.meet(options.store, options.group_rank, options.group_size, not ranks,
-                                             options.timeout))
-
-
-def _noted(backend: Any) -> Any:
-    _made.add(backend)
-    return backend
+            return parent.of_members(ranks, options.timeout)
+    return module.DlaunchBackend.meet(options.store, options.group_rank, options.group_size, not ranks,
+                                      options.timeout)
 
 
 @atexit.register
 def _at_exit() -> None:
-    """A program that ends in order without destroy_process_group() has left, and was not lost."""
-    if getattr(sys, "last_value", None) is None:
-        for backend in list(_made):
-            backend.leave()
-        for module in _modules:
-            module.leave_job()
+    """A program that ends in order without destroy_process_group() has left, and was not lost. Whether it does is told
+    by its exit code, which is not known yet."""
+    for module in _modules:
+        module.leave_at_exit()
 
 
 def backend_of(group: Any) -> Optional[Any]:

@@ -2,6 +2,7 @@
 
 #include "packaging/python-torch/extension/call_site.hpp"
 #include "packaging/python-torch/extension/errors.hpp"
+#include "packaging/python-torch/extension/leaving.hpp"
 #include "packaging/python-torch/extension/python_lock.hpp"
 
 #include <algorithm>
@@ -40,8 +41,8 @@ c10::intrusive_ptr<DlaunchBackend> DlaunchBackend::meet(
     auto world = torch_backend::meet(*store, place);
     Communicator communicator(*world);
     auto group = std::make_shared<Group>(std::move(world), std::move(communicator));
-    return c10::make_intrusive<DlaunchBackend>(std::move(group), place.rank, place.size,
-                                               place.timeout);
+    return noted(c10::make_intrusive<DlaunchBackend>(std::move(group), place.rank, place.size,
+                                                     place.timeout));
   });
 }
 
@@ -53,8 +54,8 @@ c10::intrusive_ptr<DlaunchBackend> DlaunchBackend::of_members(const std::vector<
     });
     const int rank = made.rank();
     const int size = made.size();
-    return c10::make_intrusive<DlaunchBackend>(
-        std::make_shared<Group>(group_->world(), std::move(made)), rank, size, timeout);
+    return noted(c10::make_intrusive<DlaunchBackend>(
+        std::make_shared<Group>(group_->world(), std::move(made)), rank, size, timeout));
   });
 }
 
@@ -81,11 +82,7 @@ void DlaunchBackend::shutdown() {
   group_->close();
 }
 
-bool DlaunchBackend::leave() {
-  if (group_->is_busy()) return false;
-  shutdown();
-  return true;
-}
+void DlaunchBackend::abort() { group_->abort(place_of_program()); }
 
 void DlaunchBackend::setTimeout(Milliseconds timeout) {
   if (timeout <= Milliseconds::zero()) refuse("a process group's timeout is more than zero");
@@ -173,8 +170,8 @@ c10::intrusive_ptr<c10d::Backend> DlaunchBackend::shrink(
   }
   const int rank = made->rank();
   const int size = made->size();
-  return c10::make_intrusive<DlaunchBackend>(
-      std::make_shared<Group>(group_->world(), *std::move(made)), rank, size, timeout);
+  return noted(c10::make_intrusive<DlaunchBackend>(
+      std::make_shared<Group>(group_->world(), *std::move(made)), rank, size, timeout));
 }
 
 // ---- Calls. ----

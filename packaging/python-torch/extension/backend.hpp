@@ -47,14 +47,19 @@ class DlaunchBackend final : public c10d::Backend {
   // Backend's own. What it says of each holds.
   const std::string getBackendName() const override { return "dlaunch"; }
   bool supportsSplitting() const override { return true; }
+  // For blocks of the program's own: batch_isend_irecv asks supportsCoalescing().
   void startCoalescing() override;
   WorkPointer endCoalescing() override;
   void setSequenceNumberForGroup() override {}
   std::uint64_t getSequenceNumberForGroup() override { return sequence_; }
   // These override what newer torch has, and are nobody's before: since torch 2.7
-  virtual bool supportsCoalescing() const { return true; }
-  virtual void abort() { group_->abort(); }
+  /// Torch's block around a batch forgets to end where a call in it throws, and then the group's
+  /// all_reduce only takes notes. Without it each call of the batch is made as any other.
+  virtual bool supportsCoalescing() const { return false; }
+  virtual void abort();
   virtual void shutdown();
+  /// At the end of a process that is lost to the others, while an exception unwinds.
+  void abandon() { group_->abandon(); }
 #ifdef DLAUNCH_TORCH_HAS_ERROR_TYPE
   virtual c10d::ErrorType getError();
 #endif
@@ -111,9 +116,6 @@ class DlaunchBackend final : public c10d::Backend {
   /// Has all living ranks leave their calls, and agree on who lives: the ranks that are lost. The
   /// next shrink() takes the group that they have made. Every living rank calls it.
   std::vector<std::int64_t> find_lost(Milliseconds timeout);
-  /// A shutdown that waits for no other rank: false, and nothing is done, where a collective is
-  /// under way.
-  bool leave();
 
  private:
   using What = StartedWork::What;

@@ -1,8 +1,11 @@
 #include "packaging/python-torch/extension/errors.hpp"
 
+#include "packaging/python-torch/extension/call_site.hpp"
+
 #include <dlaunch/error.hpp>
 
 #include <cstdint>
+#include <string_view>
 
 namespace dlaunch::torch_backend {
 namespace {
@@ -16,8 +19,28 @@ std::exception_ptr made(const std::string& sentence) {
   return std::make_exception_ptr(Kind(here(__func__, __FILE__, __LINE__), sentence));
 }
 
+/// What the library says to programs in C++ alone.
+constexpr std::string_view words_of_cpp = ", or set ReduceOptions::truncate_mean";
+
+std::string sentence_of(const Error& error) {
+  std::string sentence = error.what();
+  if (const auto at = sentence.find(words_of_cpp); at != sentence.npos) {
+    sentence.erase(at, words_of_cpp.size());
+  }
+  return sentence;
+}
+
+/// With the line of the program that makes this call, as the library's sentences have it.
+std::string with_place(const std::string& sentence) {
+  const CallSite place = place_of_program();
+  const std::string_view file = place.file;
+  if (file.empty()) return sentence;
+  return sentence + " [" + std::string(file.substr(file.rfind('/') + 1)) + ":" +
+         std::to_string(place.line) + "]";
+}
+
 std::exception_ptr made_of(const Error& error) {
-  const std::string sentence = error.what();
+  const std::string sentence = sentence_of(error);
   switch (error.errc()) {
     case Errc::misuse:
       return made<c10::ValueError>(sentence);
@@ -42,11 +65,11 @@ std::exception_ptr made_of(const Error& error) {
 }  // namespace
 
 void refuse(const std::string& sentence) {
-  std::rethrow_exception(made<c10::ValueError>(sentence));
+  std::rethrow_exception(made<c10::ValueError>(with_place(sentence)));
 }
 
 void refuse_unsupported(const std::string& sentence) {
-  std::rethrow_exception(made<c10::NotImplementedError>(sentence));
+  std::rethrow_exception(made<c10::NotImplementedError>(with_place(sentence)));
 }
 
 void fail(const std::string& sentence) {

@@ -1,3 +1,5 @@
+#include <Python.h>
+// It has to come first.
 #include "packaging/python-torch/extension/finisher.hpp"
 
 #include <condition_variable>
@@ -5,6 +7,7 @@
 #include <deque>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 namespace dlaunch::torch_backend {
 namespace {
@@ -58,6 +61,10 @@ class Finisher {
 void run_beside(std::function<void()> job) {
   // Left where it is at the program's end: a callback may still run in Python then.
   static Finisher* const finisher = new Finisher;
+  if (Py_IsInitialized() == 0) {  // There is no callback any more, nor may any be dropped.
+    static_cast<void>(new std::function<void()>(std::move(job)));
+    return;
+  }
   finisher->add(std::move(job));
 }
 

@@ -2,6 +2,7 @@
 
 #include "packaging/python-torch/extension/errors.hpp"
 #include "packaging/python-torch/extension/finisher.hpp"
+#include "packaging/python-torch/extension/meeting.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -91,17 +92,10 @@ void Group::when_complete(const std::shared_ptr<Started>& started, std::function
   started->on_complete([then = std::move(then)]() mutable { run_beside(std::move(then)); });
 }
 
-void Group::abort() {
+void Group::abort(const CallSite& place) {
   if (is_forked()) return;
   const std::lock_guard lock(abort_mutex_);
-  if (communicator_) communicator_->abort({"torch.distributed", 0, "abort"});
-}
-
-bool Group::is_busy() {
-  if (is_forked()) return true;
-  const std::lock_guard turn(turns_);
-  return std::any_of(collectives_.begin(), collectives_.end(),
-                     [](const auto& started) { return !started->look(); });
+  if (communicator_) communicator_->abort(place);
 }
 
 void Group::close() {
@@ -122,6 +116,15 @@ void Group::close() {
     ended.swap(communicator_);
   }
   ended.reset();  // What is still under way is complete then, and dropping it waits for nobody.
+  world_.reset();
+}
+
+void Group::abandon() {
+  if (is_forked() || !world_ || world_->rank() != 0 || is_job(world_)) return;
+  if (!turns_.try_lock()) return;
+  const std::lock_guard turn(turns_, std::adopt_lock);
+  const std::lock_guard lock(abort_mutex_);
+  communicator_.reset();
   world_.reset();
 }
 

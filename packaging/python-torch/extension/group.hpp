@@ -49,12 +49,13 @@ class Group : public std::enable_shared_from_this<Group> {
     return call(open());
   }
 
-  /// Whether a collective is under way.
-  bool is_busy();
-  /// From any thread, and waits for nobody.
-  void abort();
+  /// From any thread, and waits for nobody. The others are told of the place.
+  void abort(const CallSite& place);
   /// Waits for what was started, then lets the communicator go.
   void close();
+  /// Before the process ends without a goodbye: the ranks that rank 0 serves hear of its end from
+  /// itself, as no agent tells them. Nothing is done while another thread is in a call.
+  void abandon();
 
   const std::shared_ptr<const World>& world() const noexcept { return world_; }
 

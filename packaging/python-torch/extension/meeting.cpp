@@ -140,6 +140,12 @@ std::shared_ptr<const World> meet(c10d::Store& store, const Place& place) {
   return world;
 }
 
+bool is_job(const std::shared_ptr<const World>& world) {
+  JobWorld& kept = job_world();
+  const std::lock_guard lock(kept.mutex);
+  return kept.world == world;
+}
+
 void leave_job() {
   std::shared_ptr<const World> world;
   JobWorld& kept = job_world();

@@ -21,6 +21,8 @@ struct Place {
 /// agents, if they started all of them, else at a port of rank 0's. Nothing is left in the store.
 /// A process joins its job's world once: later default groups have further communicators of it.
 std::shared_ptr<const World> meet(c10d::Store& store, const Place& place);
+/// Whether it is the world of a job of our launcher, whose agents tell how ranks end.
+bool is_job(const std::shared_ptr<const World>& world);
 /// Ends this process' part in its job's world, in order. From any thread.
 void leave_job();
 

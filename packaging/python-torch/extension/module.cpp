@@ -1,6 +1,7 @@
 #include "packaging/python-torch/extension/backend.hpp"
 #include "packaging/python-torch/extension/call_site.hpp"
 #include "packaging/python-torch/extension/errors.hpp"
+#include "packaging/python-torch/extension/leaving.hpp"
 #include "packaging/python-torch/extension/meeting.hpp"
 
 #include <dlaunch/dlaunch.hpp>
@@ -35,8 +36,6 @@ PYBIND11_MODULE(DLAUNCH_TORCH_MODULE, module) {
   check_version();
   module.attr("version") = DLAUNCH_TORCH_VERSION;
   module.def("skip_code_in", &dlaunch::torch_backend::skip_code_in);
-  module.def("leave_job", &dlaunch::torch_backend::leave_job,
-             py::call_guard<py::gil_scoped_release>());
   py::class_<DlaunchBackend, c10d::Backend, c10::intrusive_ptr<DlaunchBackend>>(module,
                                                                                 "DlaunchBackend")
       .def_static(
@@ -49,6 +48,6 @@ PYBIND11_MODULE(DLAUNCH_TORCH_MODULE, module) {
           },
           py::call_guard<py::gil_scoped_release>())
       .def("of_members", &DlaunchBackend::of_members, py::call_guard<py::gil_scoped_release>())
-      .def("leave", &DlaunchBackend::leave, py::call_guard<py::gil_scoped_release>())
       .def("find_lost", &DlaunchBackend::find_lost, py::call_guard<py::gil_scoped_release>());
+  module.def("leave_at_exit", &dlaunch::torch_backend::leave_at_exit);
 }

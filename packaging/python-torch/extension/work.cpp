@@ -1,5 +1,6 @@
 #include "packaging/python-torch/extension/work.hpp"
 
+#include "packaging/python-torch/extension/call_site.hpp"
 #include "packaging/python-torch/extension/errors.hpp"
 #include "packaging/python-torch/extension/finisher.hpp"
 
@@ -52,6 +53,8 @@ bool StartedWork::wait(milliseconds timeout) {
   if (const auto error = started_->error()) std::rethrow_exception(error);
   return true;
 }
+
+void StartedWork::abort() { group_->abort(place_of_program()); }
 
 void StartedWork::throw_late(milliseconds limit, bool is_over) const {
   fail(what_.name + " #" + std::to_string(what_.sequence) + " on rank " + std::to_string(rank_) +

@@ -39,7 +39,7 @@ class StartedWork final : public c10d::Work {
   std::vector<at::Tensor> result() override { return what_.out; }
   void synchronize() override {}
   bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
-  void abort() override { group_->abort(); }
+  void abort() override;
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
   std::uint64_t getSequencenumber() const override { return what_.sequence; }
 

@@ -31,8 +31,8 @@ def main():
     dist.init_process_group("dlaunch", timeout=timedelta(seconds=60))
     rank, size = dist.get_rank(), dist.get_world_size()
     table = torch.zeros(4, 3)
-    refused(ValueError, r"^all_reduce: Tensors must be contiguous.*do not lie side by side", dist.all_reduce,
-            table[:, 1])
+    refused(ValueError, r"^all_reduce: Tensors must be contiguous.*do not lie side by side.*\[mistakes.py:\d+\]$",
+            dist.all_reduce, table[:, 1])
     refused((ValueError, NotImplementedError), r"^all_reduce: .*sparse.*to_dense", dist.all_reduce, table.to_sparse())
     refused(ValueError, r"^all_reduce: dlaunch cannot reduce elements of type Float8_e4m3fn", dist.all_reduce,
             torch.zeros(4).to(torch.float8_e4m3fn))
@@ -42,11 +42,16 @@ def main():
             torch.empty(5), torch.empty(4))
     refused(ValueError, r"split sizes come to 9", dist.all_to_all_single, torch.empty(size), torch.empty(size),
             [9] + [0] * (size - 1), [1] * size)
-    refused(ValueError, r"mean of i64 elements.*mistakes.py:", dist.all_reduce, torch.ones(2, dtype=torch.int64),
+    refused(ValueError, r"mean of i64 elements.*floating-point type \[mistakes.py:\d+\]$", dist.all_reduce, torch.ones(2, dtype=torch.int64),
             dist.ReduceOp.AVG)
     if size == 1:  # A deprecated function, whose decorator has a frame of its own.
         refused((ValueError, dist.DistBackendError), r"'out\[0\]'.*\[mistakes.py:", dist.all_gather_coalesced,
                 [[torch.zeros(2)]], [torch.zeros(1)])
+    else:
+        peer = (rank + 1) % size
+        refused(ValueError, "^recv: Tensors must be contiguous", dist.batch_isend_irecv,
+                [dist.P2POp(dist.isend, torch.ones(4), peer), dist.P2POp(dist.irecv, table[:, 1], peer)])
+        dist.recv(torch.empty(4), (rank - 1) % size)
     # torch itself keeps tensors of other devices away from a backend for the host.
     backend = dist.distributed_c10d._get_default_group()._get_backend(torch.device("cpu"))
     refused(ValueError, r"this tensor is on meta.*cpu:dlaunch,cuda:nccl", backend.allreduce,
@@ -69,6 +74,8 @@ def main():
         wrong = dist.all_reduce if rank == 0 else dist.barrier
         both = r"(?=.*rank 0 is in all_reduce #3 \(sum, f32, 2 elements\) \[\S*mistakes.py:\d+\]).*rank 1 is in barrier #3"
         refused(dist.DistBackendError, both, wrong, *([torch.ones(2)] if rank == 0 else []))
+        refused(dist.DistBackendError, "all_reduce", dist.batch_isend_irecv,
+                [dist.P2POp(dist.isend, torch.ones(4), 1 - rank)])
         refused(dist.DistBackendError, "all_reduce", dist.all_reduce, torch.ones(2))
     print(f"rank {rank} of {size}: all is as it should be", flush=True)
 
