@@ -224,6 +224,9 @@ def _names() -> Tuple[str, ...]:
 
 def _why_refused(owner: Any, writable: bool, error: Exception) -> str:
     kind = type(owner).__name__
+    dtype = getattr(owner, "dtype", None)
+    if getattr(dtype, "kind", None) in ("M", "m"):  # NumPy shows none of these.
+        return f"dlaunch has no elements of dtype {dtype}; pass a view of them as integers, array.view(\"i8\")"
     try:
         seen = memoryview(owner)
     except (BufferError, TypeError, ValueError):

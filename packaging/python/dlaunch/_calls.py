@@ -11,7 +11,7 @@ from typing import Any, Callable, List, Optional, Sequence, Set, Tuple
 from . import _library as c
 from ._buffers import HOST, Held, release
 from ._handle import Handle
-from ._places import INT_MAX, failed, integer, options_at, options_with, place_of
+from ._places import INT_MAX, Integer, Seconds, failed, integer, options_at, options_with, place_of
 from .errors import Error, MisuseError
 from .work import Work
 
@@ -62,7 +62,7 @@ class Calls(Handle):
 
     # Blocking calls.
 
-    def _in_place(self, call: c.Call, buffer: Any, argument: Any, timeout: Optional[float], frame: FrameType) -> None:
+    def _in_place(self, call: c.Call, buffer: Any, argument: Any, timeout: Optional[Seconds], frame: FrameType) -> None:
         before = self._inside  # As Within, which takes longer.
         if before is not None:
             self._enter_again(call.name, frame)
@@ -88,7 +88,7 @@ class Calls(Handle):
         finally:
             self._inside = before
 
-    def _from_to(self, call: c.Call, source: Any, target: Any, arguments: Tuple[Any, ...], timeout: Optional[float],
+    def _from_to(self, call: c.Call, source: Any, target: Any, arguments: Tuple[Any, ...], timeout: Optional[Seconds],
                  frame: FrameType) -> None:
         """`arguments` has the others, in their order."""
         with _Two(self, source, target, call.name, frame) as views:
@@ -105,7 +105,7 @@ class Calls(Handle):
     # Started ones. Each has buffers of its own, which its work holds.
 
     def _start(self, call: c.Call, buffers: Sequence[Tuple[Any, bool]], arguments: Tuple[Any, ...],
-               timeout: Optional[float], frame: FrameType) -> Work:
+               timeout: Optional[Seconds], frame: FrameType) -> Work:
         """`buffers` has each object and whether it is written; `arguments` the others, in their order."""
         with Within(self, call.name, frame):
             held, views = self._show(call.name, buffers, frame)
@@ -157,8 +157,8 @@ class Calls(Handle):
             self._sweep_at = max(_SWEEP_AT, 2 * len(self._started))
         return work
 
-    def _options(self, views: Sequence[c.View], call: str, timeout: Optional[float], frame: FrameType,
-                 tag: int = 0) -> c.Options:
+    def _options(self, views: Sequence[c.View], call: str, timeout: Optional[Seconds], frame: FrameType,
+                 tag: Integer = 0) -> c.Options:
         """Those of a call with buffers, which is put on the communicator's stream if they lie on a device."""
         made = options_with(frame, call, timeout, tag)
         if any(view.place != HOST for view in views):
@@ -166,8 +166,8 @@ class Calls(Handle):
             made.tag = max(made.tag, 0)  # NCCL's messages have no tags, so that of any is the only one.
         return made
 
-    def _options_of(self, held: Tuple[Held, ...], views: Sequence[c.View], call: str, timeout: Optional[float],
-                    frame: FrameType, tag: int = 0) -> c.Options:
+    def _options_of(self, held: Tuple[Held, ...], views: Sequence[c.View], call: str, timeout: Optional[Seconds],
+                    frame: FrameType, tag: Integer = 0) -> c.Options:
         """The same; the buffers are let go where an argument is refused."""
         try:
             return self._options(views, call, timeout, frame, tag)
@@ -184,9 +184,14 @@ class Calls(Handle):
         """A root or a peer, as far as the C API's type has it; the library knows which ranks there are."""
         return integer(rank, -INT_MAX, INT_MAX, f"a rank is 0 to {self.size - 1}", call, frame, self.rank)
 
-    def _at_root(self, buffer: Any, root: int) -> Any:
+    def _at_root(self, buffer: Any, root: Integer, name: str, call: str, frame: FrameType) -> Any:
         """A buffer that is needed there alone."""
-        return ABSENT if buffer is None and root != self.rank else buffer
+        if buffer is not None:
+            return buffer
+        if root == self.rank:
+            raise self._here(MisuseError(f"{call}: rank {root} is the root, and needs a {name}, not None", call=call),
+                             frame)
+        return ABSENT
 
     # How a call fails, and how all end.
 

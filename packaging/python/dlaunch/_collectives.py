@@ -4,11 +4,11 @@ from __future__ import annotations
 import ctypes
 import sys
 from types import FrameType
-from typing import Any, Optional, Sequence, Tuple
+from typing import Any, Iterable, Optional, Tuple
 
 from . import _library as c
 from ._calls import Calls, Within
-from ._places import integer, options_with
+from ._places import Integer, Seconds, integer, options_with
 from .errors import MisuseError
 from .reduction import ReduceOp
 from .work import Work
@@ -29,7 +29,7 @@ class Collectives(Calls):
 
     __slots__ = ()
 
-    def barrier(self, *, timeout: Optional[float] = None, ordered_output: bool = False) -> None:
+    def barrier(self, *, timeout: Optional[Seconds] = None, ordered_output: bool = False) -> None:
         """Returns when all ranks have called. With `ordered_output` what was printed before it appears before what is
         printed after it, on any rank."""
         frame = _frame(1)
@@ -42,172 +42,181 @@ class Collectives(Calls):
             if status:
                 raise self._failed(status, "barrier", frame)
 
-    def broadcast(self, buffer: Any, root: int, *, timeout: Optional[float] = None) -> None:
+    def broadcast(self, buffer: Any, root: Integer, *, timeout: Optional[Seconds] = None) -> None:
         """Everyone's `buffer` becomes that of `root`."""
         frame = _frame(1)
         self._in_place(c.broadcast, buffer, self._peer(root, "broadcast", frame), timeout, frame)
 
-    def all_reduce(self, buffer: Any, op: ReduceOp = _SUM, *, timeout: Optional[float] = None) -> None:
+    def all_reduce(self, buffer: Any, op: ReduceOp = _SUM, *, timeout: Optional[Seconds] = None) -> None:
         """Everyone's `buffer` becomes the reduction of all."""
         frame = _frame(1)
         self._in_place(c.all_reduce, buffer, self._struct_of(op, "all_reduce", frame), timeout, frame)
 
     def all_reduce_into(self, source: Any, target: Any, op: ReduceOp = _SUM, *,
-                        timeout: Optional[float] = None) -> None:
+                        timeout: Optional[Seconds] = None) -> None:
         """The same from `source` to `target`."""
         frame = _frame(1)
         reduction = self._struct_of(op, "all_reduce_into", frame)
         self._from_to(c.all_reduce_into, source, target, (reduction,), timeout, frame)
 
-    def reduce(self, source: Any, target: Optional[Any], root: int, op: ReduceOp = _SUM, *,
-               timeout: Optional[float] = None) -> None:
+    def reduce(self, source: Any, target: Optional[Any], root: Integer, op: ReduceOp = _SUM, *,
+               timeout: Optional[Seconds] = None) -> None:
         """`target` of `root` becomes the reduction of everyone's `source`; elsewhere it may be None."""
         frame = _frame(1)
         root, reduction = self._peer(root, "reduce", frame), self._struct_of(op, "reduce", frame)
-        self._from_to(c.reduce, source, self._at_root(target, root), (root, reduction), timeout, frame)
+        target = self._at_root(target, root, "target", "reduce", frame)
+        self._from_to(c.reduce, source, target, (root, reduction), timeout, frame)
 
-    def all_gather(self, source: Any, target: Any, counts: Optional[Sequence[int]] = None, *,
-                   timeout: Optional[float] = None) -> None:
+    def all_gather(self, source: Any, target: Any, counts: Optional[Iterable[Integer]] = None, *,
+                   timeout: Optional[Seconds] = None) -> None:
         """`target` becomes everyone's `source`, in the order of the ranks."""
         frame = _frame(1)
         call, parts = self._by_parts(c.all_gather, c.all_gather_v, counts, frame)
         self._from_to(call, source, target, parts, timeout, frame)
 
-    def gather(self, source: Any, target: Optional[Any], root: int, counts: Optional[Sequence[int]] = None, *,
-               timeout: Optional[float] = None) -> None:
+    def gather(self, source: Any, target: Optional[Any], root: Integer, counts: Optional[Iterable[Integer]] = None, *,
+               timeout: Optional[Seconds] = None) -> None:
         """all_gather whose result is written on `root` alone. Only the root's counts are read; ranks with counts and
         ranks without make different calls."""
         frame = _frame(1)
         call, parts = self._by_parts(c.gather, c.gather_v, counts, frame)
         root = self._peer(root, call.name, frame)
-        self._from_to(call, source, self._at_root(target, root), (*parts, root), timeout, frame)
+        target = self._at_root(target, root, "target", call.name, frame)
+        self._from_to(call, source, target, (*parts, root), timeout, frame)
 
-    def scatter(self, source: Optional[Any], target: Any, root: int, counts: Optional[Sequence[int]] = None, *,
-                timeout: Optional[float] = None) -> None:
+    def scatter(self, source: Optional[Any], target: Any, root: Integer, counts: Optional[Iterable[Integer]] = None, *,
+                timeout: Optional[Seconds] = None) -> None:
         """Rank r's `target` becomes the r-th part of the root's `source`; elsewhere that may be None."""
         frame = _frame(1)
         call, parts = self._by_parts(c.scatter, c.scatter_v, counts, frame)
         root = self._peer(root, call.name, frame)
-        self._from_to(call, self._at_root(source, root), target, (*parts, root), timeout, frame)
+        source = self._at_root(source, root, "source", call.name, frame)
+        self._from_to(call, source, target, (*parts, root), timeout, frame)
 
-    def reduce_scatter(self, source: Any, target: Any, op: ReduceOp = _SUM, counts: Optional[Sequence[int]] = None, *,
-                       timeout: Optional[float] = None) -> None:
+    def reduce_scatter(self, source: Any, target: Any, op: ReduceOp = _SUM,
+                       counts: Optional[Iterable[Integer]] = None, *, timeout: Optional[Seconds] = None) -> None:
         """Rank r's `target` becomes the r-th part of the reduction of everyone's `source`."""
         frame = _frame(1)
         call, parts = self._by_parts(c.reduce_scatter, c.reduce_scatter_v, counts, frame)
         self._from_to(call, source, target, (*parts, self._struct_of(op, call.name, frame)), timeout, frame)
 
-    def all_to_all(self, source: Any, target: Any, source_counts: Optional[Sequence[int]] = None,
-                   target_counts: Optional[Sequence[int]] = None, *, timeout: Optional[float] = None) -> None:
+    def all_to_all(self, source: Any, target: Any, source_counts: Optional[Iterable[Integer]] = None,
+                   target_counts: Optional[Iterable[Integer]] = None, *, timeout: Optional[Seconds] = None) -> None:
         """Part j of rank i goes to part i of rank j. They are equal parts; or source_counts[j] elements go to rank j,
         and target_counts[i] come from rank i."""
         frame = _frame(1)
         call, parts = self._by_both(source_counts, target_counts, frame)
         self._from_to(call, source, target, parts, timeout, frame)
 
-    def scan(self, source: Any, target: Any, op: ReduceOp = _SUM, *, timeout: Optional[float] = None) -> None:
+    def scan(self, source: Any, target: Any, op: ReduceOp = _SUM, *, timeout: Optional[Seconds] = None) -> None:
         """Rank r's `target` becomes the reduction of the `source` of ranks 0 to r."""
         frame = _frame(1)
         self._from_to(c.scan, source, target, (self._struct_of(op, "scan", frame),), timeout, frame)
 
-    def exscan(self, source: Any, target: Any, op: ReduceOp = _SUM, *, timeout: Optional[float] = None) -> None:
+    def exscan(self, source: Any, target: Any, op: ReduceOp = _SUM, *, timeout: Optional[Seconds] = None) -> None:
         """The same of the ranks before r alone; rank 0's `target` is not written."""
         frame = _frame(1)
         self._from_to(c.exscan, source, target, (self._struct_of(op, "exscan", frame),), timeout, frame)
 
     # The started forms: the same meaning, in the order of starting.
 
-    def start_barrier(self, *, timeout: Optional[float] = None) -> Work:
+    def start_barrier(self, *, timeout: Optional[Seconds] = None) -> Work:
         return self._start(c.barrier, (), (), timeout, _frame(1))
 
-    def start_broadcast(self, buffer: Any, root: int, *, timeout: Optional[float] = None) -> Work:
+    def start_broadcast(self, buffer: Any, root: Integer, *, timeout: Optional[Seconds] = None) -> Work:
         frame = _frame(1)
         root = self._peer(root, "broadcast", frame)
         return self._start(c.broadcast, ((buffer, True),), (root,), timeout, frame)
 
-    def start_all_reduce(self, buffer: Any, op: ReduceOp = _SUM, *, timeout: Optional[float] = None) -> Work:
+    def start_all_reduce(self, buffer: Any, op: ReduceOp = _SUM, *, timeout: Optional[Seconds] = None) -> Work:
         frame = _frame(1)
         reduction = self._struct_of(op, "all_reduce", frame)
         return self._start(c.all_reduce, ((buffer, True),), (reduction,), timeout, frame)
 
     def start_all_reduce_into(self, source: Any, target: Any, op: ReduceOp = _SUM, *,
-                              timeout: Optional[float] = None) -> Work:
+                              timeout: Optional[Seconds] = None) -> Work:
         frame = _frame(1)
         reduction = self._struct_of(op, "all_reduce_into", frame)
         return self._start(c.all_reduce_into, _two(source, target), (reduction,), timeout, frame)
 
-    def start_reduce(self, source: Any, target: Optional[Any], root: int, op: ReduceOp = _SUM, *,
-                     timeout: Optional[float] = None) -> Work:
+    def start_reduce(self, source: Any, target: Optional[Any], root: Integer, op: ReduceOp = _SUM, *,
+                     timeout: Optional[Seconds] = None) -> Work:
         frame = _frame(1)
         root, reduction = self._peer(root, "reduce", frame), self._struct_of(op, "reduce", frame)
-        return self._start(c.reduce, _two(source, self._at_root(target, root)), (root, reduction), timeout, frame)
+        target = self._at_root(target, root, "target", "reduce", frame)
+        return self._start(c.reduce, _two(source, target), (root, reduction), timeout, frame)
 
-    def start_all_gather(self, source: Any, target: Any, counts: Optional[Sequence[int]] = None, *,
-                         timeout: Optional[float] = None) -> Work:
+    def start_all_gather(self, source: Any, target: Any, counts: Optional[Iterable[Integer]] = None, *,
+                         timeout: Optional[Seconds] = None) -> Work:
         frame = _frame(1)
         call, parts = self._by_parts(c.all_gather, c.all_gather_v, counts, frame)
         return self._start(call, _two(source, target), parts, timeout, frame)
 
-    def start_gather(self, source: Any, target: Optional[Any], root: int, counts: Optional[Sequence[int]] = None, *,
-                     timeout: Optional[float] = None) -> Work:
+    def start_gather(self, source: Any, target: Optional[Any], root: Integer,
+                     counts: Optional[Iterable[Integer]] = None, *, timeout: Optional[Seconds] = None) -> Work:
         frame = _frame(1)
         call, parts = self._by_parts(c.gather, c.gather_v, counts, frame)
         root = self._peer(root, call.name, frame)
-        return self._start(call, _two(source, self._at_root(target, root)), (*parts, root), timeout, frame)
+        target = self._at_root(target, root, "target", call.name, frame)
+        return self._start(call, _two(source, target), (*parts, root), timeout, frame)
 
-    def start_scatter(self, source: Optional[Any], target: Any, root: int, counts: Optional[Sequence[int]] = None, *,
-                      timeout: Optional[float] = None) -> Work:
+    def start_scatter(self, source: Optional[Any], target: Any, root: Integer,
+                      counts: Optional[Iterable[Integer]] = None, *, timeout: Optional[Seconds] = None) -> Work:
         frame = _frame(1)
         call, parts = self._by_parts(c.scatter, c.scatter_v, counts, frame)
         root = self._peer(root, call.name, frame)
-        return self._start(call, _two(self._at_root(source, root), target), (*parts, root), timeout, frame)
+        source = self._at_root(source, root, "source", call.name, frame)
+        return self._start(call, _two(source, target), (*parts, root), timeout, frame)
 
     def start_reduce_scatter(self, source: Any, target: Any, op: ReduceOp = _SUM,
-                             counts: Optional[Sequence[int]] = None, *, timeout: Optional[float] = None) -> Work:
+                             counts: Optional[Iterable[Integer]] = None, *, timeout: Optional[Seconds] = None) -> Work:
         frame = _frame(1)
         call, parts = self._by_parts(c.reduce_scatter, c.reduce_scatter_v, counts, frame)
         return self._start(call, _two(source, target), (*parts, self._struct_of(op, call.name, frame)), timeout, frame)
 
-    def start_all_to_all(self, source: Any, target: Any, source_counts: Optional[Sequence[int]] = None,
-                         target_counts: Optional[Sequence[int]] = None, *, timeout: Optional[float] = None) -> Work:
+    def start_all_to_all(self, source: Any, target: Any, source_counts: Optional[Iterable[Integer]] = None,
+                         target_counts: Optional[Iterable[Integer]] = None, *,
+                         timeout: Optional[Seconds] = None) -> Work:
         frame = _frame(1)
         call, parts = self._by_both(source_counts, target_counts, frame)
         return self._start(call, _two(source, target), parts, timeout, frame)
 
-    def start_scan(self, source: Any, target: Any, op: ReduceOp = _SUM, *, timeout: Optional[float] = None) -> Work:
+    def start_scan(self, source: Any, target: Any, op: ReduceOp = _SUM, *, timeout: Optional[Seconds] = None) -> Work:
         frame = _frame(1)
         reduction = self._struct_of(op, "scan", frame)
         return self._start(c.scan, _two(source, target), (reduction,), timeout, frame)
 
-    def start_exscan(self, source: Any, target: Any, op: ReduceOp = _SUM, *, timeout: Optional[float] = None) -> Work:
+    def start_exscan(self, source: Any, target: Any, op: ReduceOp = _SUM, *, timeout: Optional[Seconds] = None) -> Work:
         frame = _frame(1)
         reduction = self._struct_of(op, "exscan", frame)
         return self._start(c.exscan, _two(source, target), (reduction,), timeout, frame)
 
-    def _by_parts(self, equal: c.Call, uneven: c.Call, counts: Optional[Sequence[int]],
-                  frame: FrameType) -> Tuple[c.Call, Tuple[Any, ...]]:
+    def _by_parts(self, equal: c.Call, uneven: c.Call, counts: Optional[Iterable[Integer]], frame: FrameType,
+                  name: str = "counts") -> Tuple[c.Call, Tuple[Any, ...]]:
         """The call of the two that it is, and the counts among its arguments."""
         if counts is None:
             return equal, ()
-        rule = f"counts are one number of elements for each of the {self.size} ranks"
         try:
             listed = list(counts)
         except TypeError:
             listed = []
         if len(listed) != self.size:
-            raise self._here(MisuseError(f"{uneven.name}: {rule}, not {counts!r}", call=uneven.name), frame)
-        return uneven, (self._counts([integer(count, 0, _COUNT_MAX, rule, uneven.name, frame, self.rank)
-                                      for count in listed]),)
+            raise self._here(MisuseError(f"{uneven.name}: {name} are one number of elements for each of the "
+                                         f"{self.size} ranks, not {counts!r}", call=uneven.name), frame)
+        return uneven, (self._counts([integer(count, 0, _COUNT_MAX, f"{name}[{at}] is a number of elements, 0 or more",
+                                              uneven.name, frame, self.rank) for at, count in enumerate(listed)]),)
 
-    def _by_both(self, source_counts: Optional[Sequence[int]], target_counts: Optional[Sequence[int]],
+    def _by_both(self, source_counts: Optional[Iterable[Integer]],
+                 target_counts: Optional[Iterable[Integer]],
                  frame: FrameType) -> Tuple[c.Call, Tuple[Any, ...]]:
         if (source_counts is None) != (target_counts is None):
             raise self._here(MisuseError("all_to_all_v: the counts of both buffers are given, or of none",
                                          call="all_to_all_v"), frame)
-        call, of_source = self._by_parts(c.all_to_all, c.all_to_all_v, source_counts, frame)
-        return call, of_source + self._by_parts(c.all_to_all, c.all_to_all_v, target_counts, frame)[1]
+        call, of_source = self._by_parts(c.all_to_all, c.all_to_all_v, source_counts, frame, "source_counts")
+        of_target = self._by_parts(c.all_to_all, c.all_to_all_v, target_counts, frame, "target_counts")[1]
+        return call, of_source + of_target
 
-    def _counts(self, counts: Sequence[int]) -> Any:
+    def _counts(self, counts: Iterable[int]) -> Any:
         return (ctypes.c_size_t * self.size)(*counts)
 
     def _struct_of(self, op: ReduceOp, call: str, frame: FrameType) -> c.Reduction:

@@ -9,7 +9,7 @@ from typing import Any, List, Optional, Sequence, Tuple
 from . import _library as c
 from ._buffers import DType, Held, release
 from ._calls import Calls, Within
-from ._places import INT_MAX, TAG_RULE, integer, options_with
+from ._places import INT_MAX, TAG_RULE, Integer, Seconds, integer, options_with
 from .errors import MisuseError
 from .message import Message, Transfer
 from .work import Received, Work, received_from
@@ -29,8 +29,8 @@ class Messages(Calls):
 
     __slots__ = ()
 
-    def send(self, buffer: Any, to: int, tag: int = 0, *, synchronous: bool = False,
-             timeout: Optional[float] = None) -> None:
+    def send(self, buffer: Any, to: Integer, tag: Integer = 0, *, synchronous: bool = False,
+             timeout: Optional[Seconds] = None) -> None:
         """Returns when `buffer` may be used again; with `synchronous` when the receiver has received it."""
         frame = _frame(1)
         call = "ssend" if synchronous else "send"
@@ -45,8 +45,8 @@ class Messages(Calls):
             if status:
                 raise self._failed(status, call, frame)
 
-    def recv(self, buffer: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG, *, up_to: bool = False,
-             timeout: Optional[float] = None) -> Received:
+    def recv(self, buffer: Any, source: Integer = ANY_SOURCE, tag: Integer = ANY_TAG, *, up_to: bool = False,
+             timeout: Optional[Seconds] = None) -> Received:
         """Receives exactly as many elements as `buffer` has; with `up_to` that many at most."""
         frame = _frame(1)
         call = "recv_up_to" if up_to else "recv"
@@ -64,8 +64,8 @@ class Messages(Calls):
                 raise self._failed(status, call, frame)
             return received_from(struct)
 
-    def sendrecv(self, out: Any, to: int, into: Any, source: int, tag: int = 0, *,
-                 timeout: Optional[float] = None) -> Received:
+    def sendrecv(self, out: Any, to: Integer, into: Any, source: Integer, tag: Integer = 0, *,
+                 timeout: Optional[Seconds] = None) -> Received:
         """Sends `out` and receives `into`, both at once and by one tag."""
         frame = _frame(1)
         struct = c.Received()
@@ -82,25 +82,26 @@ class Messages(Calls):
                 raise self._failed(status, "sendrecv", frame)
             return received_from(struct)
 
-    def isend(self, buffer: Any, to: int, tag: int = 0, *, synchronous: bool = False,
-              timeout: Optional[float] = None) -> Work:
+    def isend(self, buffer: Any, to: Integer, tag: Integer = 0, *, synchronous: bool = False,
+              timeout: Optional[Seconds] = None) -> Work:
         call = ("issend", c.issend) if synchronous else ("isend", c.isend)
         return self._start_message(*call, (buffer, False), to, tag, timeout, _frame(1))
 
-    def irecv(self, buffer: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG, *, up_to: bool = False,
-              timeout: Optional[float] = None) -> Work:
+    def irecv(self, buffer: Any, source: Integer = ANY_SOURCE, tag: Integer = ANY_TAG, *, up_to: bool = False,
+              timeout: Optional[Seconds] = None) -> Work:
         call = ("irecv_up_to", c.irecv_up_to) if up_to else ("irecv", c.irecv)
         return self._start_message(*call, (buffer, True), source, tag, timeout, _frame(1))
 
-    def _start_message(self, call: str, function: Any, buffer: Tuple[Any, bool], peer: int, tag: int,
-                       timeout: Optional[float], frame: FrameType) -> Work:
+    def _start_message(self, call: str, function: Any, buffer: Tuple[Any, bool], peer: Integer, tag: Integer,
+                       timeout: Optional[Seconds], frame: FrameType) -> Work:
         peer = self._peer(peer, call, frame)
         with Within(self, call, frame):
             held, (view,) = self._show(call, (buffer,), frame)
             options = self._options_of(held, (view,), call, timeout, frame, tag)
             return self._begin(call, function, (view, peer), held, options, frame, not buffer[1])
 
-    def probe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, *, timeout: Optional[float] = None) -> Received:
+    def probe(self, source: Integer = ANY_SOURCE, tag: Integer = ANY_TAG, *,
+              timeout: Optional[Seconds] = None) -> Received:
         """Waits until a message that a recv with these arguments would take has begun to arrive. It takes nothing, so
         that it breaks nothing where it ends at a `timeout` of its own; so with start_probe() and match()."""
         frame = _frame(1)
@@ -113,7 +114,7 @@ class Messages(Calls):
                 raise self._failed(status, "probe", frame)
             return received_from(struct)
 
-    def try_probe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Optional[Received]:
+    def try_probe(self, source: Integer = ANY_SOURCE, tag: Integer = ANY_TAG) -> Optional[Received]:
         """The same without waiting."""
         frame = _frame(1)
         peer = self._peer(source, "try_probe", frame)
@@ -125,7 +126,8 @@ class Messages(Calls):
                 raise self._failed(status, "try_probe", frame)
             return received_from(struct) if found.value else None
 
-    def start_probe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, *, timeout: Optional[float] = None) -> Work:
+    def start_probe(self, source: Integer = ANY_SOURCE, tag: Integer = ANY_TAG, *,
+                    timeout: Optional[Seconds] = None) -> Work:
         """The same as a call that goes on beside others, for wait_any() over probes and receives. Its `received` is
         what was found; it takes nothing, and cancel() ends it."""
         frame = _frame(1)
@@ -134,7 +136,8 @@ class Messages(Calls):
             options = options_with(frame, "start_probe", timeout, tag)
             return self._begin("start_probe", c.start_probe, (peer,), (), options, frame, False)
 
-    def match(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, *, timeout: Optional[float] = None) -> Message:
+    def match(self, source: Integer = ANY_SOURCE, tag: Integer = ANY_TAG, *,
+              timeout: Optional[Seconds] = None) -> Message:
         """As probe(), and sets the message apart for recv_matched(): what was probed may be another receive's by the
         time of a recv(), where several are under way."""
         frame = _frame(1)
@@ -147,7 +150,7 @@ class Messages(Calls):
                 raise self._failed(status, "match", frame)
             return Message(handle.value)
 
-    def try_match(self, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Optional[Message]:
+    def try_match(self, source: Integer = ANY_SOURCE, tag: Integer = ANY_TAG) -> Optional[Message]:
         """The same without waiting."""
         frame = _frame(1)
         peer = self._peer(source, "try_match", frame)
@@ -159,7 +162,7 @@ class Messages(Calls):
                 raise self._failed(status, "try_match", frame)
             return Message(handle.value) if found.value and handle.value is not None else None
 
-    def recv_matched(self, message: Message, buffer: Any, *, timeout: Optional[float] = None) -> Received:
+    def recv_matched(self, message: Message, buffer: Any, *, timeout: Optional[Seconds] = None) -> Received:
         """Receives it into the first elements of `buffer`. Where the buffer is too short or of another type, `message`
         stays as it was."""
         frame = _frame(1)
@@ -180,7 +183,7 @@ class Messages(Calls):
             message._free()
             return message.what
 
-    def batch(self, transfers: Sequence[Transfer], *, timeout: Optional[float] = None) -> None:
+    def batch(self, transfers: Sequence[Transfer], *, timeout: Optional[Seconds] = None) -> None:
         """Starts all before it waits for any, so that exchanges cannot block each other. Misuse of any is found before
         the first has begun."""
         frame = _frame(1)
@@ -194,7 +197,7 @@ class Messages(Calls):
             if status:
                 raise self._failed(status, "batch", frame)
 
-    def start_batch(self, transfers: Sequence[Transfer], *, timeout: Optional[float] = None) -> List[Work]:
+    def start_batch(self, transfers: Sequence[Transfer], *, timeout: Optional[Seconds] = None) -> List[Work]:
         """The same without waiting: a Work for each."""
         frame = _frame(1)
         with Within(self, "start_batch", frame):
@@ -223,7 +226,8 @@ class Messages(Calls):
                    for each, view, peer_and_tag in zip(transfers, views, numbers)]
         return held, views, (c.Transfer * len(structs))(*structs)
 
-    def _recv_bytes(self, source: int, tag: int, call: str, timeout: Optional[float], frame: FrameType) -> bytearray:
+    def _recv_bytes(self, source: Integer, tag: Integer, call: str, timeout: Optional[Seconds],
+                    frame: FrameType) -> bytearray:
         """A message of bytes, whatever its length. No other receive can take it once it is found."""
         peer = self._peer(source, call, frame)
         with Within(self, call, frame):

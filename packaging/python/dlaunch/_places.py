@@ -4,12 +4,18 @@ from __future__ import annotations
 import ctypes
 import operator
 from types import CodeType, FrameType
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Dict, Optional, SupportsFloat, SupportsIndex, Tuple
 
 from . import _library as c
 from . import errors
 
+#: What calls take for numbers: Python's and NumPy's.
+Integer = SupportsIndex
+Seconds = SupportsFloat
+
 INT_MAX = 2**31 - 1  # The C API's numbers of ranks, tags, colours and keys are of 32 bits.
+NO_LIMIT = 2**63 - 1  # Of milliseconds.
+_SECONDS_MAX = 1e12
 TAG_RULE = f"a tag is 0 to {INT_MAX}"
 _OVER_PROBES = ("match", "try_match", "recv_object")  # The library's probes have no other name.
 # What the library says to programs in C++, and what is said here.
@@ -40,7 +46,7 @@ def _remember(frame: FrameType) -> int:
     return ctypes.addressof(made)
 
 
-def options_with(frame: FrameType, call: str, timeout: Optional[float], tag: int = 0,
+def options_with(frame: FrameType, call: str, timeout: Optional[Seconds], tag: Integer = 0,
                  ordered_output: bool = False) -> c.Options:
     """The same with more, which lives as long as what is returned."""
     made = c.Options()
@@ -52,10 +58,22 @@ def options_with(frame: FrameType, call: str, timeout: Optional[float], tag: int
     return made
 
 
-def milliseconds(seconds: float, call: str, frame: FrameType) -> int:
-    if not isinstance(seconds, (int, float)) or not 0 < seconds < 1e12:
-        raise refused(seconds, "a timeout is a number of seconds greater than zero", call, frame)
-    return max(1, round(seconds * 1000))
+def milliseconds(seconds: Seconds, call: str, frame: FrameType, rank: Optional[int] = None) -> int:
+    """A limit for the C API; with infinity there is none."""
+    number = seconds_of(seconds)
+    if number is None or not number > 0:
+        raise refused(seconds, "a timeout is a number of seconds greater than zero", call, frame, rank)
+    return max(1, round(number * 1000)) if number < _SECONDS_MAX else NO_LIMIT
+
+
+def seconds_of(value: Any) -> Optional[float]:
+    """A number of any type, such as NumPy's; None for what is no number."""
+    if isinstance(value, str) or not (hasattr(value, "__float__") or hasattr(value, "__index__")):
+        return None
+    try:
+        return float(value)
+    except (OverflowError, TypeError, ValueError):
+        return None
 
 
 def integer(value: Any, least: int, most: int, rule: str, call: str, frame: FrameType,
@@ -70,14 +88,14 @@ def integer(value: Any, least: int, most: int, rule: str, call: str, frame: Fram
     return number
 
 
-def text(value: Any, what: str, call: str, frame: FrameType) -> bytes:
+def text(value: Any, what: str, call: str, frame: FrameType, rank: Optional[int] = None) -> bytes:
     """`value` for the C API, where text ends at a NUL."""
     if isinstance(value, str) and "\0" not in value:
         try:
             return value.encode()
         except UnicodeEncodeError:  # It has half of a surrogate pair.
             pass
-    raise refused(value, f"{what} is text without NUL that UTF-8 can have", call, frame)
+    raise refused(value, f"{what} is text without NUL that UTF-8 can have", call, frame, rank)
 
 
 def refused(value: Any, rule: str, call: str, frame: FrameType, rank: Optional[int] = None) -> errors.MisuseError:
@@ -99,6 +117,10 @@ def failed(status: int, handle: Optional[int], call: str, rank: Optional[int] = 
         message = message.replace(said, here)
     if call in _OVER_PROBES and message.startswith("probe "):
         message = call + message[len("probe"):]
+    if message.startswith(call.partition("store.")[2] + " '"):
+        message = "store." + message
+        key = message[len(call) + 1:].partition(": timed out")[0]
+        message = message.replace(f", waiting for {key}", "", 1)
     if place is not None and not message.endswith("]"):  # An error that stays has the place of its first call.
         message += f" [{place}]"
     return errors.KINDS.get(status, errors.InternalError)(message, call=call, rank=rank, place=place)

@@ -3,13 +3,13 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from typing import TYPE_CHECKING, Any, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Iterable, Optional
 
 from . import _library as c
 from ._calls import Within
 from ._cuda import stream_handle
 from ._objects import ObjectCalls
-from ._places import INT_MAX, integer, milliseconds, options_with
+from ._places import INT_MAX, Integer, Seconds, integer, milliseconds, options_with
 from .errors import MisuseError
 
 if TYPE_CHECKING:
@@ -48,10 +48,10 @@ class Communicator(ObjectCalls):
             return c.comm_timeout_ms(self._handle) / 1000  # type: ignore[no-any-return]
 
     @timeout.setter
-    def timeout(self, seconds: float) -> None:
+    def timeout(self, seconds: Seconds) -> None:
         frame = _frame(1)
         with Within(self, "timeout", frame):
-            status = c.comm_set_timeout(self._handle, milliseconds(seconds, "timeout", frame))
+            status = c.comm_set_timeout(self._handle, milliseconds(seconds, "timeout", frame, self.rank))
             if status:
                 raise self._failed(status, "timeout", frame)
 
@@ -72,7 +72,7 @@ class Communicator(ObjectCalls):
                                          call="cuda_stream"), _frame(1))
         self._stream = handle
 
-    def prepare_device(self, device: int, *, timeout: Optional[float] = None) -> None:
+    def prepare_device(self, device: Integer, *, timeout: Optional[Seconds] = None) -> None:
         """Called by all ranks, each with the number of its CUDA device: NCCL comes up now, and not in the first call
         with memory of a device; so that may be a message, or captured."""
         frame = _frame(1)
@@ -83,7 +83,8 @@ class Communicator(ObjectCalls):
             if status:
                 raise self._failed(status, "prepare_device", frame)
 
-    def split(self, color: Optional[int], key: int = 0, *, timeout: Optional[float] = None) -> Optional[Communicator]:
+    def split(self, color: Optional[Integer], key: Integer = 0, *,
+              timeout: Optional[Seconds] = None) -> Optional[Communicator]:
         """The ranks that give the same colour, ordered by `key`, then by rank. A rank without a colour takes part and
         gets None."""
         frame = _frame(1)
@@ -94,7 +95,7 @@ class Communicator(ObjectCalls):
         key = integer(key, -INT_MAX, INT_MAX, f"a key is {-INT_MAX} to {INT_MAX}", "split", frame, self.rank)
         return self._made("split", c.comm_split, (color, key), timeout, frame)
 
-    def group(self, ranks: Sequence[int], *, timeout: Optional[float] = None) -> Optional[Communicator]:
+    def group(self, ranks: Iterable[Integer], *, timeout: Optional[Seconds] = None) -> Optional[Communicator]:
         """The ranks listed, in that order. All ranks call it, with the same list; those not listed get None."""
         frame = _frame(1)
         try:
@@ -105,13 +106,13 @@ class Communicator(ObjectCalls):
         numbers = (ctypes.c_int * len(listed))(*listed)
         return self._made("group", c.comm_group, (numbers, len(listed)), timeout, frame)
 
-    def duplicate(self, *, timeout: Optional[float] = None) -> Communicator:
+    def duplicate(self, *, timeout: Optional[Seconds] = None) -> Communicator:
         """The same ranks with traffic of their own."""
         made = self._made("duplicate", c.comm_duplicate, (), timeout, _frame(1))
         assert made is not None
         return made
 
-    def agree(self, flags: int, *, timeout: Optional[float] = None) -> int:
+    def agree(self, flags: Integer, *, timeout: Optional[Seconds] = None) -> int:
         """The bitwise and of everyone's `flags`, 32 bits, among the ranks that live, also on a broken communicator."""
         frame = _frame(1)
         bits = integer(flags, 0, 2**32 - 1, "flags are 0 to 0xffffffff", "agree", frame, self.rank)
@@ -123,7 +124,7 @@ class Communicator(ObjectCalls):
                 raise self._failed(status, "agree", frame)
             return agreed.value
 
-    def shrink(self, *, timeout: Optional[float] = None) -> Communicator:
+    def shrink(self, *, timeout: Optional[Seconds] = None) -> Communicator:
         """A communicator of the ranks that live and call it. Start the job with dlaunch --on-failure continue."""
         made = self._made("shrink", c.comm_shrink, (), timeout, _frame(1))
         assert made is not None
@@ -152,7 +153,7 @@ class Communicator(ObjectCalls):
     def __repr__(self) -> str:
         return f"<dlaunch.Communicator rank {self.rank} of {self.size}>"
 
-    def _made(self, call: str, function: Any, arguments: Any, timeout: Optional[float],
+    def _made(self, call: str, function: Any, arguments: Any, timeout: Optional[Seconds],
               frame: Any) -> Optional[Communicator]:
         handle = ctypes.c_void_p()
         with Within(self, call, frame):

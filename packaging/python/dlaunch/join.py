@@ -9,6 +9,7 @@ from typing import Callable, Optional, Type
 from . import _library as c
 from ._handle import Handle
 from .communicator import Communicator
+from ._places import Seconds
 from .errors import MisuseError
 from .reduction import ReduceOp
 
@@ -39,7 +40,7 @@ class Join(Handle):
     """
 
     def __init__(self, comm: Communicator, shadow: Callable[[], None], *, early_termination: bool = False,
-                 timeout: Optional[float] = None) -> None:
+                 timeout: Optional[Seconds] = None) -> None:
         """`early_termination`: as soon as one rank has no inputs left, announce() or the end of the loop raises
         EarlyTermination on all. `timeout`: of each announcement, in seconds."""
         self.active = 0

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, Optional
 
 from . import _library as c
 from ._handle import Handle
+from ._places import Integer
 from .work import Received, received_from
 
 
@@ -13,16 +14,16 @@ class Transfer(NamedTuple):
     """One message of a batch: made by Transfer.send() or Transfer.recv()."""
 
     buffer: Any
-    peer: int
-    tag: int
+    peer: Integer
+    tag: Integer
     is_send: bool
 
     @staticmethod
-    def send(buffer: Any, to: int, tag: int = 0) -> Transfer:
+    def send(buffer: Any, to: Integer, tag: Integer = 0) -> Transfer:
         return Transfer(buffer, to, tag, True)
 
     @staticmethod
-    def recv(buffer: Any, source: int, tag: int = 0) -> Transfer:
+    def recv(buffer: Any, source: Integer, tag: Integer = 0) -> Transfer:
         return Transfer(buffer, source, tag, False)
 
 

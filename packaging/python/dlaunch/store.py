@@ -9,7 +9,7 @@ from typing import Any, Optional, Union
 from . import _library as c
 from ._calls import left_by
 from ._handle import Handle
-from ._places import failed, integer, milliseconds, place_of, refused, text
+from ._places import Integer, Seconds, failed, integer, milliseconds, place_of, refused, text
 from .errors import Error, MisuseError
 
 _frame = sys._getframe
@@ -24,16 +24,17 @@ class Store(Handle):
     """A map of byte strings with counters: keys are text of up to 8 KiB, values have up to 8 MiB; text is stored as
     UTF-8. Any thread may call at any time. Every call may raise UnreachableError, PeerLostError or RefusedError."""
 
-    __slots__ = ("_handle", "_gone", "_callers", "__weakref__")
+    __slots__ = ("_handle", "_rank", "_gone", "_callers", "__weakref__")
 
-    def __init__(self, handle: int) -> None:
+    def __init__(self, handle: int, rank: int) -> None:
         self._handle: Optional[int] = handle
+        self._rank = rank
         self._gone: Optional[Error] = None
         self._callers = 0  # So many threads are in a call. Python changes threads at calls alone.
 
     def set(self, key: str, value: Value) -> None:
         frame = _frame(1)
-        data = _bytes(value, "store.set", frame)
+        data = self._bytes(value, "store.set", frame)
         self._call("store.set", c.store_set, frame, key, data, len(data))
 
     def get(self, key: str) -> Optional[bytes]:
@@ -42,27 +43,28 @@ class Store(Handle):
         self._call("store.get", c.store_get, _frame(1), key, _addressof(found))
         return _taken(found)
 
-    def wait(self, key: str, timeout: float = _DEFAULT_TIMEOUT) -> bytes:
+    def wait(self, key: str, timeout: Seconds = _DEFAULT_TIMEOUT) -> bytes:
         """Waits until the key exists and gives its value."""
         frame = _frame(1)
         found = c.Bytes()
-        limit = milliseconds(timeout, "store.wait", frame)
+        limit = milliseconds(timeout, "store.wait", frame, self._rank)
         self._call("store.wait", c.store_wait, frame, key, limit, _addressof(found))
         return _taken(found) or b""
 
-    def add(self, key: str, delta: int = 1) -> int:
+    def add(self, key: str, delta: Integer = 1) -> int:
         """Adds to a decimal counter, which counts as 0 where it is absent, and gives the sum."""
         frame = _frame(1)
         total = ctypes.c_int64()
-        number = integer(delta, -2**63, 2**63 - 1, "what is added is an integer of 64 bits", "store.add", frame)
+        number = integer(delta, -2**63, 2**63 - 1, "what is added is an integer of 64 bits", "store.add", frame,
+                         self._rank)
         self._call("store.add", c.store_add, frame, key, number, _addressof(total))
         return total.value
 
     def compare_set(self, key: str, expected: Optional[Value], desired: Value) -> bool:
         """Stores `desired` if the value is `expected`, None for absent. Whether it did."""
         frame = _frame(1)
-        old = None if expected is None else _bytes(expected, "store.compare_set", frame)
-        new = _bytes(desired, "store.compare_set", frame)
+        old = None if expected is None else self._bytes(expected, "store.compare_set", frame)
+        new = self._bytes(desired, "store.compare_set", frame)
         stored = ctypes.c_int()
         self._call("store.compare_set", c.store_compare_set, frame, key, old, len(old or b""), new, len(new),
                    _addressof(stored))
@@ -75,7 +77,7 @@ class Store(Handle):
         return existed.value != 0
 
     def _call(self, call: str, function: Any, frame: FrameType, key: str, *arguments: Any) -> None:
-        of_key = text(key, "a key", call, frame)
+        of_key = text(key, "a key", call, frame, self._rank)
         self._callers += 1
         try:
             status = function(self._handle, of_key, *arguments)
@@ -83,10 +85,24 @@ class Store(Handle):
                 return
             place = place_of(frame)
             if self._gone is not None:
-                raise type(self._gone)(f"{call}: {self._gone} [{place}]", call=call, place=place)
-            raise failed(status, self._handle, call, place=place)
+                raise type(self._gone)(f"{call}: {self._gone} [{place}]", call=call, rank=self._rank,
+                                       place=place)
+            raise failed(status, self._handle, call, self._rank, place)
         finally:
             self._callers -= 1
+
+    def _bytes(self, value: Value, call: str, frame: FrameType) -> bytes:
+        if isinstance(value, str):
+            try:
+                return value.encode()
+            except UnicodeEncodeError:  # It has half of a surrogate pair.
+                pass
+        else:
+            try:
+                return memoryview(value).tobytes()
+            except TypeError:
+                pass
+        raise refused(value, "a value is bytes, or text that UTF-8 can have", call, frame, self._rank)
 
     def _free(self) -> None:
         handle, self._handle = self._handle, None
@@ -98,20 +114,6 @@ class Store(Handle):
     def _forget(self, why: Error) -> None:
         self._handle = None
         self._gone = why
-
-
-def _bytes(value: Value, call: str, frame: FrameType) -> bytes:
-    if isinstance(value, str):
-        try:
-            return value.encode()
-        except UnicodeEncodeError:  # It has half of a surrogate pair.
-            pass
-    else:
-        try:
-            return memoryview(value).tobytes()
-        except TypeError:
-            pass
-    raise refused(value, "a value is bytes, or text that UTF-8 can have", call, frame)
 
 
 def _taken(found: Any) -> Optional[bytes]:

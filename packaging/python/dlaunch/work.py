@@ -11,14 +11,13 @@ from . import _library as c
 from ._buffers import DType, Held
 from ._cuda import stream_handle
 from ._handle import Handle
-from ._places import failed, place_of, refused
+from ._places import NO_LIMIT, Seconds, failed, place_of, refused, seconds_of
 from .errors import Error, MisuseError
 
 if TYPE_CHECKING:
     from ._calls import Calls
 
 _frame = sys._getframe
-_INT64_MAX = 2**63 - 1
 _SECONDS_MAX = 1e12
 _OK = 0
 
@@ -68,7 +67,7 @@ class Work(Handle):
         if self._error is not None:
             raise self._error
 
-    def wait_for(self, seconds: float) -> bool:
+    def wait_for(self, seconds: Seconds) -> bool:
         """The same for so long at most. True when complete, also when it failed: wait() then raises."""
         frame, calls, done = _frame(1), self._calls, ctypes.c_int()
         limit = _limit(seconds, "wait_for", frame)
@@ -177,7 +176,7 @@ class Work(Handle):
         self._let_go()
 
 
-def wait_any(works: Sequence[Optional[Work]], timeout: Optional[float] = None) -> Optional[int]:
+def wait_any(works: Sequence[Optional[Work]], timeout: Optional[Seconds] = None) -> Optional[int]:
     """Waits until one of the works is complete, also when it failed, and gives its index, the lowest such. None among
     them are passed over; None where none is left, or when `timeout` seconds have passed."""
     frame = _frame(1)
@@ -193,7 +192,7 @@ def wait_any(works: Sequence[Optional[Work]], timeout: Optional[float] = None) -
     return index.value if index.value < len(works) else None
 
 
-def wait_some(works: Sequence[Optional[Work]], timeout: Optional[float] = None) -> List[int]:
+def wait_some(works: Sequence[Optional[Work]], timeout: Optional[Seconds] = None) -> List[int]:
     """The same, and gives the indices of all that are complete by then. Put None in the places of those that were dealt
     with, or they come again."""
     frame = _frame(1)
@@ -242,13 +241,14 @@ def _handles(works: Sequence[Optional[Work]]) -> Any:
     return (ctypes.c_void_p * len(works))(*(work._handle if work is not None else None for work in works))
 
 
-def _limit(timeout: Optional[float], call: str, frame: FrameType) -> int:
+def _limit(timeout: Optional[Seconds], call: str, frame: FrameType) -> int:
     """In milliseconds; none for None and for infinity."""
     if timeout is None:
-        return _INT64_MAX
-    if not isinstance(timeout, (int, float)) or timeout != timeout:
+        return NO_LIMIT
+    number = seconds_of(timeout)
+    if number is None or number != number:
         raise refused(timeout, "what is waited for at most is a number of seconds", call, frame)
-    return max(0, round(timeout * 1000)) if timeout < _SECONDS_MAX else _INT64_MAX
+    return round(max(0.0, number) * 1000) if number < _SECONDS_MAX else NO_LIMIT
 
 
 def wait_all(works: Sequence[Optional[Work]]) -> None:

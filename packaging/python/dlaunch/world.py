@@ -11,7 +11,7 @@ from typing import Callable, Optional, Type
 
 from . import _library as c
 from ._handle import Handle
-from ._places import INT_MAX, failed, integer, milliseconds, place_of, text
+from ._places import INT_MAX, Integer, Seconds, failed, integer, milliseconds, place_of, text
 from .communicator import Communicator
 from .errors import Error, MisuseError
 from .store import Store
@@ -75,7 +75,7 @@ class World(Handle):
             made = ctypes.c_void_p()
             self._check(c.world_store(self._handle, _addressof(made)), "store", _frame(1))
             assert made.value is not None
-            self._store = Store(made.value)
+            self._store = Store(made.value, self.rank)
         return self._store
 
     def finalize(self) -> None:
@@ -107,7 +107,7 @@ class World(Handle):
 
     def _communicator(self, name: str, frame: FrameType) -> Communicator:
         made = ctypes.c_void_p()
-        of_name = text(name, "a name", "communicator", frame)
+        of_name = text(name, "a name", "communicator", frame, self.rank)
         self._check(c.comm_create(self._handle, of_name, _addressof(made)), "communicator", frame)
         assert made.value is not None
         return Communicator(self, made.value)
@@ -151,8 +151,8 @@ class World(Handle):
         self._handle = None
 
 
-def init(url: Optional[str] = None, *, rank: Optional[int] = None, world_size: Optional[int] = None,
-         timeout: Optional[float] = None) -> World:
+def init(url: Optional[str] = None, *, rank: Optional[Integer] = None, world_size: Optional[Integer] = None,
+         timeout: Optional[Seconds] = None) -> World:
     """Joins the other ranks and returns when all have arrived, within `timeout` seconds (five minutes).
 
     Without `url` it goes by the environment that dlaunch, mpirun or srun made, and without such a one the world has

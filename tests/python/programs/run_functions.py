@@ -3,6 +3,7 @@ import os
 import pathlib
 import signal
 import sys
+import threading
 
 import dlaunch
 
@@ -68,6 +69,19 @@ def raises_then_dies():
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def own_rank():
+    return os.environ["RANK"]
+
+
+class OnRanksAlone:
+    def __reduce__(self):
+        return own_rank, ()
+
+
+def returns(what):
+    return what()
+
+
 def starts_a_job():
     return dlaunch.run(says, "that", nproc=1)
 
@@ -109,15 +123,24 @@ elif __name__ == "__main__":
     error = failure(signal.pause, nproc=1, options=["--deadline", "1"])
     assert error.rank is None and error.exit_code == 75 and "deadline" in str(error), error
 
+    error = failure(returns, OnRanksAlone)
+    assert str(error) == "run: what rank 0 returned, of type OnRanksAlone, cannot be unpickled: KeyError: 'RANK'"
+    assert error.rank == 0 and isinstance(error.__cause__, KeyError), vars(error)
+    error = failure(returns, threading.Lock, nproc=1)
+    assert "what the function returned, of type lock, cannot be pickled: " in str(error), error
+
     sys.path.append(pathlib.Path("/"))
     assert dlaunch.run(starts_a_job, nproc=1) == [[None]]
 
+    sys.modules["cloudpickle"] = None  # It would take the first one.
     for said, wrong in {"lambda": lambda: dlaunch.run(lambda: None, nproc=1),
                         "cannot call None": lambda: dlaunch.run(None, nproc=1),
                         "1 or more, not 0": lambda: dlaunch.run(says, nproc=0),
                         "1 or more, not '2'": lambda: dlaunch.run(says, nproc="2"),
                         "argument 2, of type TextIOWrapper": lambda: dlaunch.run(print, 1, sys.stdout, nproc=1),
                         "not '--quiet'": lambda: dlaunch.run(says, nproc=1, options="--quiet"),
+                        "['--nope'] are refused: unknown option --nope": lambda: dlaunch.run(says, nproc=1,
+                                                                                              options=["--nope"]),
                         "--result": lambda: dlaunch.run(says, nproc=1, options=["--result", "file"])}.items():
         try:
             wrong()

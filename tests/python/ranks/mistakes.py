@@ -57,12 +57,16 @@ refused("an object of type float shows no memory", comm.send, 1.0, 0)
 refused("no elements of dtype >f4", comm.all_reduce, np.zeros(2, ">f4"))
 refused("no elements of dtype |S3", comm.all_gather, np.zeros(2, "S3"), np.zeros(2))
 refused("no elements of dtype", comm.all_reduce, np.zeros(1, np.longdouble))
+refused('of dtype datetime64[s]; pass a view of them as integers, array.view("i8")', comm.all_reduce,
+        np.zeros(1, "M8[s]"))
 refused("do not lie side by side", comm.all_reduce, ByDLPack(np.zeros((4, 4))[:, 1]))
 refused("lies on device type 7 of DLPack", comm.all_reduce, ByDLPack(np.zeros(4), device=7))
 refused("all_reduce: ", comm.all_reduce, ByDLPack(frozen))  # NumPy or the call says it.
 refused("counts are one number of elements for each", comm.all_gather, np.zeros(1), np.zeros(1), [1] * (comm.size + 1))
 refused("the counts of both buffers", comm.all_to_all, np.zeros(1), np.zeros(1), [1])
 refused("a timeout is a number of seconds greater than zero", comm.barrier, timeout=0)
+for wrong in (-1, float("nan"), "3", None, [1, 2]):
+    refused(f"a timeout is a number of seconds greater than zero, not {wrong!r}", setattr, comm, "timeout", wrong)
 refused("a tag is 0 to", comm.send, np.zeros(1), 0, -2)
 refused("has joined a world at mistakes.py:", dlaunch.init)
 refused("the root has one value for each", comm.duplicate().scatter_object, [], comm.rank)
@@ -92,8 +96,10 @@ refused("a colour is 0 to 2147483647, or None, not 4294967295", comm.split, wide
 refused("a colour is 0 to 2147483647, or None, not -5", comm.split, -5)
 refused("a key is", comm.split, 0, wide)
 refused("flags are 0 to 0xffffffff", comm.agree, wide + 1)
-refused("counts are one number of elements", comm.all_gather, one, one, [2**64] * comm.size)
-refused("counts are one number of elements", comm.all_gather, one, one, [1.0] * comm.size)
+for wrong in (-1, 2**64, 1.0):
+    refused(f"counts[0] is a number of elements, 0 or more, not {wrong!r}", comm.all_gather, one, one,
+            [wrong] * comm.size)
+refused("target_counts[0] is a number of", comm.all_to_all, one, one, [1] * comm.size, [-1] * comm.size)
 refused("an integer of 64 bits, not 18446744073709551617", world.store.add, "sum", 2**64 + 1)
 refused("an integer of 64 bits, not 1.5", world.store.add, "sum", 1.5)
 refused("there is no rank -2", comm.send, one, -2)
@@ -107,8 +113,23 @@ refused("a value is bytes, or text", world.store.set, "list", [1])
 refused("what is waited for at most is a number of seconds, not nan", dlaunch.wait_any, [None], float("nan"))
 
 # None is no buffer for a rank that needs one.
-refused("an object of type NoneType shows no memory", comm.reduce, one, None, comm.rank)
-refused("an object of type NoneType shows no memory", comm.scatter, None, one, comm.rank)
+refused(f"reduce: rank {comm.rank} is the root, and needs a target, not None", comm.reduce, one, None, comm.rank)
+refused("the root, and needs a source, not None", comm.start_scatter, None, one, comm.rank)
+
+# Objects that pickle cannot write, or read.
+for call in (comm.all_gather_object, lambda value: comm.send_object(value, comm.rank),
+             lambda value: comm.scatter_object([value] * comm.size, comm.rank)):
+    refused("_object: pickle cannot write this function: ", call, lambda: None)
+
+
+class Unreadable:
+    def __reduce__(self):
+        return os.stat, ("/nowhere/at/all",)
+
+
+unread = here(lambda: comm.all_gather_object(Unreadable()))
+assert str(unread).startswith("all_gather_object: pickle cannot read rank 0's object here: FileNotFoundError"), unread
+assert unread.rank == comm.rank and unread.place.startswith("mistakes.py:"), vars(unread)
 
 # A buffer is free again after any refusal.
 memory = bytearray(4)
@@ -132,11 +153,20 @@ for handle in (world, comm, world.store, started, message, dlaunch.Join(comm, pr
             raise AssertionError(f"{handle} was copied")
 comm.recv_matched(message, one)
 assert started.wait_for(float("inf")) and dlaunch.wait_any([sent], float("inf")) == 0
+for seconds in (np.int64(30), np.float32(30), float("inf")):
+    comm.barrier(timeout=seconds)
+    assert comm.start_barrier(timeout=seconds).wait_for(seconds)
+assert dlaunch.wait_any([None], np.float32(1)) is None
 assert pickle.loads(pickle.dumps(dlaunch.ReduceOp.SUM)) is dlaunch.ReduceOp.SUM is copy.deepcopy(dlaunch.ReduceOp.SUM)
 scaled = pickle.loads(pickle.dumps(dlaunch.ReduceOp.premul_sum(0.5).canonical()))
 assert repr(scaled) == "ReduceOp.premul_sum(0.5).canonical()" and scaled._struct.factor == 0.5
 mean = here(lambda: comm.duplicate().all_reduce(np.zeros(1, int), dlaunch.ReduceOp.MEAN))
 assert "cast first to a floating-point type [mistakes.py:" in str(mean), mean
+
+# What the store says has the call's whole name, and the rank.
+late = here(lambda: world.store.wait("never", timeout=0.01))
+assert str(late).startswith("store.wait 'never': timed out after ") and str(late).count("never") == 1, late
+assert late.rank == comm.rank and late.call == "store.wait", vars(late)
 
 # After free() the name stays, and the rest says why there is nothing.
 freed = world.communicator("freed")

@@ -6,11 +6,14 @@ test has passed where it has on all ranks.
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import json
 import os
 import pathlib
 import sys
 import tempfile
+import time
+import warnings
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import pytest
@@ -22,7 +25,11 @@ from .pytest_options import of_ranks
 from .run import checked, run_command
 
 _FOLDER = "DLAUNCH_PYTEST_FOLDER"  # Set on the ranks.
+_DEADLINE = "DLAUNCH_PYTEST_DEADLINE"  # Likewise, where the session ends the test at a time of the monotonic clock.
 _STRICT = "[XPASS(strict)]"  # What the text of a test that should have failed begins with.
+_DEADLINE_MARGIN = 2.0  # Seconds.
+# What a rank raises because another one has failed.
+_CONSEQUENCES = ("dlaunch.PeerLostError", "dlaunch.AbortedError", "dlaunch.RevokedError")
 
 
 def pytest_configure(config: Any) -> None:
@@ -30,6 +37,8 @@ def pytest_configure(config: Any) -> None:
                                        "with these options")
     if _FOLDER in os.environ and _path().exists():
         _path().unlink()  # Of an attempt before this one.
+    if _DEADLINE in os.environ:
+        config.add_cleanup(_Stacks(config).disarm)
 
 
 @pytest.fixture
@@ -37,6 +46,24 @@ def dlaunch_world() -> Iterator[dlaunch.World]:
     """The world of a test that is marked with dlaunch, joined and finalized."""
     with dlaunch.init() as world:
         yield world
+
+
+class _Stacks:
+    """On a rank: shows where its threads are a little before the session's pytest-timeout ends the test."""
+
+    def __init__(self, config: Any) -> None:
+        self._stderr = os.dup(sys.__stderr__.fileno() if sys.__stderr__ is not None else 2)  # Before it is captured.
+        config.pluginmanager.register(self)
+
+    def pytest_runtest_logstart(self) -> None:
+        left = float(os.environ[_DEADLINE]) - time.monotonic()
+        faulthandler.dump_traceback_later(max(left, 0.01), file=self._stderr)
+
+    def pytest_runtest_logfinish(self) -> None:
+        self.disarm()
+
+    def disarm(self) -> None:
+        faulthandler.cancel_dump_traceback_later()
 
 
 def _run_marked(item: Any, nextitem: Any) -> Optional[bool]:
@@ -79,7 +106,8 @@ def pytest_runtest_logreport(report: Any) -> None:
     expected = getattr(report, "wasxfail", None)
     if report.outcome == "passed" and report.when != "call":
         return
-    told = {"outcome": report.outcome, "text": str(report.longrepr or ""), "where": None, "wasxfail": expected}
+    told = {"outcome": report.outcome, "text": str(report.longrepr or ""), "where": None, "wasxfail": expected,
+            "crash": _crash_of(report), "time": time.monotonic(), "warnings": [], "properties": report.user_properties}
     if report.outcome == "skipped" and isinstance(report.longrepr, tuple):
         path, line, told["text"] = report.longrepr
         told["where"] = [str(path), line]
@@ -88,7 +116,24 @@ def pytest_runtest_logreport(report: Any) -> None:
     before = _told()
     if before is None or report.outcome == "failed":
         if before is not None and before["outcome"] == "failed":
-            told["text"] = before["text"] + "\n" + told["text"]
+            told.update(text=before["text"] + "\n" + told["text"], crash=before["crash"], time=before["time"])
+        _tell(told)
+
+
+def _crash_of(report: Any) -> str:
+    """What went wrong, in a line: as pytest's summary has it."""
+    crash = getattr(report.longrepr, "reprcrash", None)
+    text = crash.message if crash is not None else str(report.longrepr or "")
+    return next((line.strip() for line in text.splitlines() if line.strip()), report.outcome)
+
+
+def pytest_warning_recorded(warning_message: Any, when: str) -> None:
+    """On a rank: writes down a warning of the test. Those of its collection the session has itself."""
+    told = _told() if _FOLDER in os.environ and when == "runtest" else None
+    if told is not None:
+        kind = warning_message.category
+        told["warnings"].append([str(warning_message.message), kind.__module__, kind.__qualname__,
+                                 warning_message.filename, warning_message.lineno])
         _tell(told)
 
 
@@ -107,7 +152,7 @@ def _told(folder: Optional[pathlib.Path] = None, rank: Optional[int] = None) -> 
 
 def _tell(told: Dict[str, Any]) -> None:
     whole = _path().with_suffix(".part")
-    whole.write_text(json.dumps(told))
+    whole.write_text(json.dumps(told, default=str))
     whole.rename(_path())
 
 
@@ -120,11 +165,55 @@ def _run_on_ranks(item: Any, mark: Any, more: Dict[str, Any]) -> None:
     nproc, options = _asked(item, *mark.args, **mark.kwargs)
     with tempfile.TemporaryDirectory(prefix="dlaunch-pytest-") as folder:
         command = [str(PREFIX / "bin" / "dlaunch"), "--standalone", "--nproc-per-node", str(nproc), "--ends-with-stdin",
-                   "--env", f"{_FOLDER}={folder}", "--env", "PYTEST_ADDOPTS=", "--cwd",
+                   "--env", f"{_FOLDER}={folder}", "--env", "PYTEST_ADDOPTS=", *_deadline_of(item), "--cwd",
                    str(item.config.invocation_params.dir), *options, "--no-python", sys.executable, "-u", "-m",
                    "pytest", *of_ranks(item.config), f"{item.path}::{item.nodeid.partition('::')[2]}"]
         exit_code = run_command(command)
-        _judge(pathlib.Path(folder), nproc, exit_code, more)
+        told: Dict[int, Dict[str, Any]] = {}
+        for rank in range(nproc):
+            one = _told(pathlib.Path(folder), rank)
+            if one is not None:
+                told[rank] = one
+        _warn(told, nproc)
+        item.user_properties.extend(_properties(told))
+        _judge(told, nproc, exit_code, more)
+
+
+def _deadline_of(item: Any) -> List[str]:
+    """Options that tell the ranks of the time at which pytest-timeout ends the test here, a little before it."""
+    limit = getattr(item.config, "_env_timeout", None)
+    mark = item.get_closest_marker("timeout")
+    if mark is not None:
+        limit = mark.kwargs.get("timeout", mark.args[0] if mark.args else limit)
+    if not isinstance(limit, (int, float)) or limit <= 0 or not item.config.pluginmanager.hasplugin("timeout"):
+        return []
+    return ["--env", f"{_DEADLINE}={time.monotonic() + limit - min(limit / 4, _DEADLINE_MARGIN)}"]
+
+
+def _warn(told: Dict[int, Dict[str, Any]], nproc: int) -> None:
+    """Warns of what ranks were warned of, once where all were."""
+    found: Dict[Tuple[Any, ...], List[int]] = {}
+    for rank, one in told.items():
+        for warning in one.get("warnings", ()):
+            ranks = found.setdefault(tuple(warning), [])
+            if rank not in ranks:
+                ranks.append(rank)
+    for (text, module, name, file, line), ranks in found.items():
+        kind = getattr(sys.modules.get(module), name, UserWarning)
+        where = "" if len(ranks) == nproc else f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))} of {nproc}: "
+        warnings.warn_explicit(where + text, kind, file, line)
+
+
+def _properties(told: Dict[int, Dict[str, Any]]) -> List[Tuple[str, Any]]:
+    """What record_property() was given; with the rank where others have it not."""
+    found: List[Tuple[str, Any]] = []
+    for rank, one in told.items():
+        for name, value in one.get("properties", ()):
+            on_all = all([name, value] in other.get("properties", ()) for other in told.values())
+            pair = (name if on_all else f"{name} (rank {rank})", value)
+            if pair not in found:
+                found.append(pair)
+    return found
 
 
 def _asked(item: Any, *args: Any, **kwargs: Any) -> Tuple[int, List[str]]:
@@ -144,23 +233,29 @@ def _asked(item: Any, *args: Any, **kwargs: Any) -> Tuple[int, List[str]]:
     pytest.fail(misuse, pytrace=False)
 
 
-def _judge(folder: pathlib.Path, nproc: int, exit_code: int, more: Dict[str, Any]) -> None:
-    told: Dict[int, Dict[str, Any]] = {}
-    for rank in range(nproc):
-        one = _told(folder, rank)
-        if one is not None:
-            told[rank] = one
+def _headline(told: Dict[int, Dict[str, Any]], first: int, nproc: int, exit_code: int) -> str:
+    """The cause in a line, for the session's summary."""
+    silent = [rank for rank in range(nproc) if rank not in told]
+    if silent and told[first]["crash"].startswith(_CONSEQUENCES):
+        return (f"rank {silent[0]} of {nproc} did not tell how the test went, and dlaunch ended with {exit_code}; "
+                f"rank {first}: {told[first]['crash']}")
+    return f"rank {first} of {nproc}: {told[first]['crash']}"
+
+
+def _judge(told: Dict[int, Dict[str, Any]], nproc: int, exit_code: int, more: Dict[str, Any]) -> None:
     for one in told.values():
         if one["outcome"] == "exit":
             pytest.exit(one["text"], one["code"])
     expected = [one for one in told.values() if one["wasxfail"] is not None]
     as_expected = [one for one in expected if one["outcome"] == "skipped"]
     # A test that should fail does so where it fails on one rank, so others may pass it, in the strict sense, too.
-    failed = {rank: one["text"] for rank, one in told.items()
-              if one["outcome"] == "failed" and not (as_expected and one["text"].startswith(_STRICT))}
+    failed = [rank for rank, one in told.items()
+              if one["outcome"] == "failed" and not (as_expected and one["text"].startswith(_STRICT))]
     if failed:
-        parts = [f"---- rank {rank} of {nproc} ----\n{text}" for rank, text in failed.items()]
-        pytest.fail("\n".join(parts), pytrace=False)
+        # The cause comes first: what only follows from another rank's failure does so later.
+        failed.sort(key=lambda rank: (told[rank]["crash"].startswith(_CONSEQUENCES), told[rank]["time"]))
+        parts = [f"---- rank {rank} of {nproc} ----\n{told[rank]['text']}" for rank in failed]
+        pytest.fail("\n".join([_headline(told, failed[0], nproc, exit_code), *parts]), pytrace=False)
     if as_expected and len(told) == nproc:
         more.update(wasxfail=as_expected[0]["wasxfail"], longrepr=as_expected[0]["text"])
         pytest.skip(as_expected[0]["wasxfail"])

@@ -1,6 +1,8 @@
 """run(): a function on every rank of a job of its own."""
 from __future__ import annotations
 
+import contextlib
+import importlib
 import json
 import operator
 import os
@@ -9,14 +11,15 @@ import pickle
 import subprocess
 import sys
 import tempfile
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, SupportsIndex, Tuple
 
 from .._library import PREFIX
 from ..errors import MisuseError
 
 _WORKER = pathlib.Path(__file__).with_name("worker.py")
 _MAIN = "__dlaunch_main__"  # What ranks call the program's own file; see worker.py.
-_PREEMPTED = 75  # The launcher's exit code; see docs/operations.md.
+_USAGE = 64  # The launcher's exit codes; see docs/operations.md.
+_PREEMPTED = 75
 # What run() and the pytest plugin tell the launcher themselves.
 _OWN = ("--nproc-per-node", "--standalone", "--ends-with-stdin", "--no-python", "--module", "-m", "--run-path",
         "--nnodes", "--hosts", "--hostfile", "--dry-run")
@@ -37,12 +40,13 @@ class RunError(RuntimeError):
         self.errors = errors
 
 
-def run(function: Callable[..., Any], *args: Any, nproc: int, options: Sequence[str] = ()) -> List[Any]:
+def run(function: Callable[..., Any], *args: Any, nproc: SupportsIndex, options: Sequence[str] = ()) -> List[Any]:
     """Calls function(*args) on `nproc` ranks, each a process of its own, and gives what they returned, by rank.
 
     The function is one that a module defines; or the program's own file, which the ranks then read, so its last lines
-    stand behind `if __name__ == "__main__":`. A rank joins the others by dlaunch.init(). What ranks print appears as
-    they print it; `options` are more options of dlaunch. No rank outlives the call or this process. Raises RunError.
+    stand behind `if __name__ == "__main__":`. With cloudpickle installed it may be any, also a lambda or a cell's of
+    a notebook. A rank joins the others by dlaunch.init(). What ranks print appears as they print it; `options` are
+    more options of dlaunch. No rank outlives the call or this process. Raises RunError.
     """
     if getattr(sys.modules["__main__"], "_dlaunch_reads_program", False):
         raise MisuseError("run: the ranks read the program's own file, which starts a job as it is read; put the lines "
@@ -55,6 +59,8 @@ def run(function: Callable[..., Any], *args: Any, nproc: int, options: Sequence[
                    folder]
         exit_code = run_command(command)
         sys.modules[_MAIN] = sys.modules["__main__"]
+        if exit_code == _USAGE and not (pathlib.Path(folder) / "result.json").exists():
+            raise MisuseError(f"run: the options {more} are refused: {_refusal_of(command)}", call="run")
         return _results(pathlib.Path(folder), nproc, exit_code)
 
 
@@ -91,6 +97,13 @@ def run_command(command: Sequence[str]) -> int:
             raise
 
 
+def _refusal_of(command: Sequence[str]) -> str:
+    """What the launcher says of a line that it does not take, and has printed where a notebook may not show it."""
+    said = subprocess.run([command[0], "--dry-run", *command[1:]], stdin=subprocess.DEVNULL, capture_output=True,
+                          text=True).stderr.strip()
+    return said[len("dlaunch: "):] if said.startswith("dlaunch: ") else said
+
+
 def _write_task(folder: pathlib.Path, function: Callable[..., Any], args: Tuple[Any, ...]) -> None:
     if not callable(function):
         raise MisuseError(f"run: ranks cannot call {function!r}; pass a function that a module defines", call="run")
@@ -99,28 +112,45 @@ def _write_task(folder: pathlib.Path, function: Callable[..., Any], args: Tuple[
     file = getattr(main, "__file__", None)
     if file is not None and file.startswith("<"):
         file = None  # As "<stdin>", which is no file that ranks could read.
-    if getattr(function, "__module__", None) == "__main__" and spec is None and file is None:
-        raise MisuseError(f"run: {_name(function)} is defined in an interactive session, where ranks cannot find it; "
-                          "write it into a module, and import that", call="run")
-    try:
-        call = pickle.dumps((function, args))
-    except Exception as error:
-        raise _unpicklable(function, args, error) from None
+    call, by_value = _pickled(function, args, spec is None and file is None)
     task = {"path": [str(entry) for entry in sys.path], "module": spec.name if spec is not None else None,
-            "file": os.path.abspath(file) if file is not None else None}
+            "file": os.path.abspath(file) if file is not None else None, "by_value": by_value}
     (folder / "task.json").write_text(json.dumps(task))
     (folder / "call").write_bytes(call)
 
 
-def _unpicklable(function: Callable[..., Any], args: Tuple[Any, ...], error: Exception) -> MisuseError:
+def _pickled(function: Callable[..., Any], args: Tuple[Any, ...], is_interactive: bool) -> Tuple[bytes, bool]:
+    """The call as the ranks get it, and whether what the program defines is in it. cloudpickle does that, for what
+    pickle alone cannot: what the ranks find in no module."""
+    by_value: Any = None
+    with contextlib.suppress(ImportError):
+        by_value = importlib.import_module("cloudpickle")
+    if is_interactive and by_value is None and getattr(function, "__module__", None) == "__main__":
+        raise MisuseError(f"run: {_name(function)} is defined in an interactive session, where ranks cannot find it; "
+                          "install cloudpickle, which sends it to them (pip install cloudpickle), or write it into a "
+                          "module, as %%writefile does in a notebook, and import that", call="run")
+    if not is_interactive or by_value is None:
+        try:
+            return pickle.dumps((function, args)), False
+        except Exception as error:
+            if by_value is None:
+                raise _unpicklable(pickle.dumps, function, args, error) from None
+    try:
+        return by_value.dumps((function, args)), True
+    except Exception as error:
+        raise _unpicklable(by_value.dumps, function, args, error) from None
+
+
+def _unpicklable(dumps: Callable[[Any], bytes], function: Callable[..., Any], args: Tuple[Any, ...],
+                 error: Exception) -> MisuseError:
     for at, arg in enumerate(args):
         try:
-            pickle.dumps(arg)
+            dumps(arg)
         except Exception as why:
             return MisuseError(f"run: ranks get {_name(function)}'s arguments by pickle, which says of argument "
                                f"{at + 1}, of type {type(arg).__name__}: {why}", call="run")
     return MisuseError(f"run: ranks get {_name(function)} by pickle, which says: {error}; pass a function that a "
-                       "module defines by its name", call="run")
+                       "module defines by its name, or pip install cloudpickle, which sends any", call="run")
 
 
 def _name(function: Callable[..., Any]) -> str:
@@ -138,13 +168,25 @@ def _results(folder: pathlib.Path, nproc: int, exit_code: int) -> List[Any]:
         raise MisuseError(misuse[0], call="run")
     short = [rank for rank in range(nproc) if "value" not in told.get(rank, {})]
     if exit_code == 0 and not short:
-        return [pickle.loads(told[rank]["value"]) for rank in range(nproc)]
-    errors = {rank: pickle.loads(one["error"]) for rank, one in told.items() if one.get("error") is not None}
+        return [_value(told[rank], rank, exit_code) for rank in range(nproc)]
+    errors: Dict[int, BaseException] = {}
+    for rank, one in told.items():
+        with contextlib.suppress(Exception):  # This process may lack its class; the traceback tells it all the same.
+            if one.get("error") is not None:
+                errors[rank] = pickle.loads(one["error"])
     cause, reason = _cause(folder, exit_code, short)
     message = f"run: {reason}"
     if cause is not None and "traceback" in told.get(cause, {}):
         message += "\n\n" + told[cause]["traceback"].rstrip()
     raise RunError(message, cause, exit_code, errors) from errors.get(cause if cause is not None else -1)
+
+
+def _value(told: Dict[str, Any], rank: int, exit_code: int) -> Any:
+    try:
+        return pickle.loads(told["value"])
+    except Exception as error:
+        raise RunError(f"run: what rank {rank} returned, of type {told['type']}, cannot be unpickled: "
+                       f"{type(error).__name__}: {error}", rank, exit_code, {}) from error
 
 
 def _cause(folder: pathlib.Path, exit_code: int, short: Sequence[int]) -> Tuple[Optional[int], str]:

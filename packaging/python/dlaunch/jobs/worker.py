@@ -1,4 +1,5 @@
 """A rank of run(): worker.py FOLDER. Finds the function, calls it, and writes down what it returned or raised."""
+import importlib
 import json
 import os
 import pathlib
@@ -40,9 +41,24 @@ def _write(path: pathlib.Path, told: Dict[str, Any]) -> None:
     whole.rename(path)
 
 
-def _pickled_error(error: BaseException) -> Optional[bytes]:
+def _dumps(task: Dict[str, Any], value: Any) -> bytes:
+    """As the call came: what a session has defined goes back to it in the same way."""
+    if task["by_value"]:
+        return bytes(importlib.import_module("cloudpickle").dumps(value))
+    return pickle.dumps(value)
+
+
+def _told_value(task: Dict[str, Any], value: Any) -> Dict[str, Any]:
+    kind = type(value).__name__
     try:
-        data = pickle.dumps(error)
+        return {"value": _dumps(task, value), "type": kind}
+    except Exception as error:
+        raise TypeError(f"what the function returned, of type {kind}, cannot be pickled: {error}") from error
+
+
+def _pickled_error(task: Dict[str, Any], error: BaseException) -> Optional[bytes]:
+    try:
+        data = _dumps(task, error)
         pickle.loads(data)
         return data
     except Exception:  # Its class may do anything; the traceback tells it all the same.
@@ -60,16 +76,16 @@ def main() -> None:
     sys.argv[:] = [task["file"] or ""]
     try:
         call = (folder / "call").read_bytes()
-        if b"__main__" in call or _MAIN.encode() in call:
+        if not task["by_value"] and (b"__main__" in call or _MAIN.encode() in call):
             _main_module(task)
         function, args = pickle.loads(call)
-        _write(mine, {"value": pickle.dumps(function(*args))})
+        _write(mine, _told_value(task, function(*args)))
     except BaseException as error:
         if _dlaunch_reads_program and getattr(error, "call", None) == "run":
             # The program's caller says it once, for all ranks.
             _write(mine, {"misuse": str(error)})
             sys.exit(1)
-        _write(mine, {"error": _pickled_error(error), "traceback": traceback.format_exc()})
+        _write(mine, {"error": _pickled_error(task, error), "traceback": traceback.format_exc()})
         raise
 
 
