@@ -122,8 +122,8 @@ std::optional<std::string> secret_for_hosts(const JobSpec& spec) {
 }
 
 /// Starts the agents of other hosts; this process has no agent of its own.
-int start_on_hosts(JobSpec spec, std::vector<std::string> environment,
-                   const std::string& launcher) {
+int start_on_hosts(JobSpec spec, std::vector<std::string> environment, const std::string& launcher,
+                   Parent parent) {
   for (const Part* part : spec.parts()) {
     if (const auto exit = check_variables(*part, environment))
       return say_and_exit_with(exit->code, exit->text);
@@ -143,7 +143,8 @@ int start_on_hosts(JobSpec spec, std::vector<std::string> environment,
                     .quiet = spec.quiet,
                     .job = spec.job_id.value_or(here.job),
                     .node = here.hostname};
-  remote::StarterTask task{std::move(spec), std::move(environment), voice, {}, *secret};
+  remote::StarterTask task{std::move(spec), std::move(environment), voice, {},
+                           *secret,         std::move(parent)};
   task.starts = remote::plan_starts(task.spec, task.environment, here);
   if (task.spec.dry_run) {
     return say_and_exit_with(0, remote::describe_starts(task.spec, task.starts, task.spec.notes));
@@ -158,6 +159,7 @@ int start_on_hosts(JobSpec spec, std::vector<std::string> environment,
 int main(int argc, char** argv) {
   const auto begun = Clock::now();
   fill_standard_descriptors();
+  auto parent = Parent::at_start();
 #ifdef DLAUNCH_STATIC
   // Other ways to look up a host are libraries, which fit only the C library of their own system.
   ::__nss_configure_lookup("hosts", "files dns");
@@ -177,10 +179,12 @@ int main(int argc, char** argv) {
   if (const auto* exit = std::get_if<EarlyExit>(&asked))
     return say_and_exit_with(exit->code, exit->text);
   if (!std::get<JobSpec>(asked).hosts.empty()) {
-    return start_on_hosts(std::get<JobSpec>(std::move(asked)), std::move(environment), launcher);
+    return start_on_hosts(std::get<JobSpec>(std::move(asked)), std::move(environment), launcher,
+                          std::move(parent));
   }
   AgentTask task{std::get<JobSpec>(std::move(asked)), std::move(environment), {}};
   task.begun = begun;
+  task.parent = std::move(parent);
   task.notes = task.spec.notes;
   const auto deadline = find_deadline(task.spec.deadline, WallClock::now());
   task.deadline = deadline.at;

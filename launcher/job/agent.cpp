@@ -72,7 +72,8 @@ Agent::Agent(const AgentTask& task, const AgentSeat& seat)
 
 int Agent::run() {
   open_health();
-  if (task_.spec.ends_with_stdin) input_end_.emplace(io_, [this] { stop_ourselves(); });
+  if (task_.spec.ends_with_stdin)
+    input_end_.emplace(io_, task_.parent, [this] { stop_ourselves(); });
   watch_.open(task_.job, task_.machine.hostname, task_.node_id,
               {.entry = [this] { return entry(); },
                .ranks = [this] { return ranks(); },
@@ -247,13 +248,14 @@ void Agent::on_job_deadline() {
   live(life::Expired{code_of_stop(exit_code::preempted)});
 }
 
-/// A failure before the signal, or the deadline, gives the exit code. So does a success on a node
-/// that is alone; among several nodes nothing has succeeded before the rendezvous says so.
+/// A failure before the signal, or the deadline, gives the exit code, told or not. So does a
+/// success on a node that is alone; among several nothing has succeeded before they are told so.
 int Agent::code_of_stop(int otherwise) const {
   const Ended now = supervisor_.verdict();
   const bool settled =
       now.outcome == Outcome::failed || (now.outcome == Outcome::succeeded && link_.alone());
-  return settled && !gang_is_gone() ? now.exit_code : otherwise;
+  const bool counts = !gang_is_gone() || state() == JobState::ended;
+  return settled && counts ? now.exit_code : otherwise;
 }
 
 // ---- Workers ----

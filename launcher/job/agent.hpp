@@ -3,6 +3,7 @@
 #include "launcher/job/front.hpp"
 #include "launcher/machine/machine.hpp"
 #include "launcher/pmi/core/program.hpp"
+#include "launcher/process/input_end.hpp"
 #include "launcher/process/run_directory.hpp"
 #include "launcher/request/job_spec.hpp"
 #include "runtime/base/secret/secret.hpp"
@@ -30,6 +31,7 @@ struct AgentTask {
   std::optional<WallClock::time_point> deadline = {};
   WallClock::time_point deadline_latest{};  ///< Up to then workers may put it off.
   Clock::time_point begun{};                ///< When dlaunch was started, for --timings.
+  Parent parent = {};                       ///< The process that started dlaunch.
 };
 
 /// How the launcher's own lines are written; the job's id may become known later.

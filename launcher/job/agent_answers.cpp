@@ -87,7 +87,9 @@ JobDrained Agent::drain() {
 JobState Agent::state() const {
   if (core_.is_decided() || core_.is_winding_up() || is_ending()) return JobState::stopping;
   if (!gang_is_gone()) return JobState::running;
-  return history_.empty() ? JobState::waiting : JobState::restarting;
+  if (history_.empty()) return JobState::waiting;
+  const bool succeeded = last_end_.outcome == Outcome::succeeded;
+  return succeeded || !link_.is_heard() ? JobState::ended : JobState::restarting;
 }
 
 void Agent::open_health() {

@@ -81,6 +81,7 @@ void Agent::execute(const Spawn&) {
     return feed(Spawned{});
   }
   say(problem->sentence, Level::error);
+  epoch_.start_problem = problem->sentence;
   feed(SpawnFailed{problem->exit_code});
 }
 
@@ -215,7 +216,8 @@ void Agent::execute(const life::Report&) {
                                              calls_made(ranks, rendezvous::message::calls_max)});
   }
   tell_words_of_unready();
-  rendezvous::WorkersEnded how = report_of(end, epoch_.assignment);
+  rendezvous::WorkersEnded how =
+      report_of(end, epoch_.assignment, task_.machine.hostname, epoch_.start_problem);
   if (end.outcome == Outcome::failed && !end.verdict) {
     how.sentence = epoch_.no_progress.empty() ? "a worker failed" : epoch_.no_progress;
   }

@@ -190,6 +190,7 @@ class Agent : private rendezvous::JobObserver,
     Assignment assignment = {};
     /// Sentence about stragglers, or about ranks that were not ready.
     std::string no_progress = {};
+    std::string start_problem = {};             ///< Why its workers could not be started.
     std::optional<int> unready = std::nullopt;  ///< The first rank that was not ready.
     std::string left_elsewhere = {};            ///< "rank 3 on h2", the first to exit with 0 there.
     struct Stopping {

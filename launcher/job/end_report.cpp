@@ -8,7 +8,8 @@
 
 namespace dlaunch::launcher {
 
-rendezvous::WorkersEnded report_of(const Ended& end, const Assignment& assignment) {
+rendezvous::WorkersEnded report_of(const Ended& end, const Assignment& assignment,
+                                   const std::string& host, const std::string& start_problem) {
   using Told = rendezvous::WorkersEnded::Outcome;
   rendezvous::WorkersEnded how;
   how.epoch = assignment.epoch;
@@ -26,8 +27,8 @@ rendezvous::WorkersEnded report_of(const Ended& end, const Assignment& assignmen
       break;
     case Outcome::spawn_failed:
       how.outcome = Told::spawn_failed;
-      how.sentence = "the workers of node rank " + std::to_string(assignment.node_rank) +
-                     " could not be started";
+      how.sentence = "the workers of node rank " + std::to_string(assignment.node_rank) + " on " +
+                     host + " could not be started: " + clipped(start_problem);
       break;
   }
   return how;

@@ -19,7 +19,9 @@ namespace dlaunch::launcher {
 
 /// How an attempt ended on this node, in the terms of the job; what is known of its ranks is the
 /// caller's to add.
-rendezvous::WorkersEnded report_of(const Ended& end, const Assignment& assignment);
+/// `host` and `start_problem` tell of workers that could not be started.
+rendezvous::WorkersEnded report_of(const Ended& end, const Assignment& assignment,
+                                   const std::string& host, const std::string& start_problem);
 
 /// How the job ended, as this node tells it: `code` is the job's, which may have failed elsewhere,
 /// or before anything was started here. `left` tells that the user stopped this node.

@@ -418,6 +418,8 @@ Assignment JobLink::assignment(const rendezvous::Admission& admission,
 
 QuestionLine* JobLink::line() { return node_seat_; }
 
+bool JobLink::is_heard() const { return !node_seat_ || node_seat_->uplink().connected(); }
+
 store::Uplink* JobLink::uplink() { return node_seat_ ? &node_seat_->uplink() : nullptr; }
 
 store::Server* JobLink::shared_server() {

@@ -41,6 +41,8 @@ class JobLink {
   bool alone() const { return alone_; }
   /// The rendezvous is here.
   bool hosts() const { return service_ != nullptr; }
+  /// The rendezvous hears this node now.
+  bool is_heard() const;
   /// Null until the rendezvous is found.
   Seat* seat() { return seat_.get(); }
   /// This node's place in the round, as the plan of its workers wants it, once it is known at which

@@ -84,7 +84,8 @@ class Starter : private SignalListener {
 
   void start_all() {
     children_.resize(task_.starts.size());
-    if (task_.spec.ends_with_stdin) input_end_.emplace(io_, [this] { feed(Stopped{SIGTERM}); });
+    if (task_.spec.ends_with_stdin)
+      input_end_.emplace(io_, task_.parent, [this] { feed(Stopped{SIGTERM}); });
     for (std::size_t i = 0; i < children_.size(); ++i) {
       signals_.take_pending();  // Nothing is started after the signal to stop has come.
       start(i);

@@ -2,6 +2,7 @@
 
 #include "launcher/job/front.hpp"
 #include "launcher/output/voice.hpp"
+#include "launcher/process/input_end.hpp"
 #include "launcher/remote/core/host_lines.hpp"
 #include "launcher/request/job_spec.hpp"
 
@@ -18,6 +19,7 @@ struct StarterTask {
   Voice voice;                           ///< For our own lines; agents have voices of their own.
   std::vector<HostStart> starts;
   std::string secret;  ///< For the first line of each input; empty: the job has none of ours.
+  Parent parent = {};  ///< The process that started dlaunch.
 };
 
 /// Runs all starts until the last has ended, and shows what they write, line by line; returns the

@@ -37,6 +37,8 @@ const char* state_text(JobState state) {
       return "restarting";
     case JobState::stopping:
       return "stopping";
+    case JobState::ended:
+      return "ended";
   }
   return "?";
 }

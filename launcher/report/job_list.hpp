@@ -16,6 +16,7 @@ enum class JobState : std::uint8_t {
   running,     ///< Its workers run.
   restarting,  ///< All workers have ended, and will be started again.
   stopping,    ///< Its workers are being ended.
+  ended,       ///< Its workers here have ended, and it is not known yet what follows.
 };
 /// "waiting".
 const char* state_text(JobState state);

@@ -210,8 +210,8 @@ constexpr auto rows = std::to_array<OptionRow<Draft>>({
     "The program that starts a line on a host: PROGRAM HOST LINE.", {}, "rsh launch-agent"},
    take::by<&Draft::ssh, read_program>},
   {{"ends-with-stdin", 0, "", "0", meeting, {},
-    "End the job when standard input ends; so does what --hosts starts, when dlaunch here is "
-    "gone."}, take::flag<&Draft::ends_with_stdin>},
+    "End the job when standard input ends, which no rank reads then, or the process that started "
+    "dlaunch; so does what --hosts starts, when dlaunch here is gone."}, take::flag<&Draft::ends_with_stdin>},
 
   {{"nnodes", 0, "N|MIN:MAX", "1:1", meeting, also_torchrun,
     "Number of nodes; the same line is started on each."}, take::by<&Draft::nodes, read_nodes>},

@@ -139,6 +139,10 @@ class Resolver {
   }
 
   JobSpec finish() {
+    if (draft_.ends_with_stdin && draft_.hosts.empty() && draft_.stdin_rank) {
+      note_unused("stdin", "dlaunch itself waits for its end (--ends-with-stdin)");
+      draft_.stdin_rank.reset();
+    }
     std::string names;
     std::erase_if(draft_.signals, [&](int number) {
       const auto& ignored = context_.ignored_signals;

@@ -16,6 +16,9 @@ std::string unready_text(JobState state) {
       return "restarting: the workers have ended, and will be started again";
     case JobState::stopping:
       return "stopping: the workers are being ended";
+    case JobState::ended:
+      return "ended: the workers of this node have ended, and the rendezvous has yet to say what "
+             "follows";
   }
   return "";
 }

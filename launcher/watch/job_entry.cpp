@@ -28,7 +28,7 @@ void fields(auto& io, is<JobEntry> auto& m) {
   io.text(m.job);
   io.text(m.node);
   io.text(m.host);
-  io.choice(m.state, JobState::stopping);
+  io.choice(m.state, JobState::ended);
   wire::integers(io, m.ranks_here, m.world_size, m.attempt, m.front_started);
   auto since = static_cast<std::uint64_t>(
       std::chrono::duration_cast<std::chrono::microseconds>(m.began.time_since_epoch()).count());

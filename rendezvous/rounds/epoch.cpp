@@ -172,7 +172,7 @@ std::vector<RanksLost> Epoch::lose_awaited(const std::string& why) {
   std::vector<RanksLost> losses;
   for (const auto& [first, count] : back_.gaps(world_size_)) {
     facts_.lost[first] = count;
-    losses.push_back({number_, first, count, "a lost node", Departure::because(why), 0});
+    losses.push_back({number_, first, count, "an absent node", Departure::because(why), 0});
   }
   back_.awaited.clear();
   back_.until.reset();

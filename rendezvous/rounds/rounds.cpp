@@ -277,8 +277,9 @@ void Rounds::State::adopt(const Node& node, const Holding& held) {
 
 void Rounds::State::all_are_back() {
   if (!running()) return;
-  stand("epoch " + std::to_string(epoch()->number()) + " goes on with all " +
-        plural(epoch()->node_count(), "node"));
+  const int count = epoch()->node_count();
+  stand("epoch " + std::to_string(epoch()->number()) + " goes on with " +
+        (count == 1 ? "its node" : "all " + plural(count, "node")));
   turn_away_second_jobs();
   const auto waiting = std::find_if(nodes.begin(), nodes.end(),
                                     [&](const auto& entry) { return !member(entry.first); });

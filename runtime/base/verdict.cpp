@@ -260,14 +260,16 @@ class Judge {
       verdict.signal = own->signal;
       verdict.core_dumped = own->core_dumped;
     }
-    if (kind == Kind::absent) verdict.doing = seen_doing(verdict.rank());
+    if (kind == Kind::absent || kind == Kind::lost) verdict.doing = told_of(verdict.rank(), kind);
     return verdict;
   }
 
-  std::string seen_doing(int absent) const {
+  /// What another rank that blames this one says of it.
+  std::string told_of(int blamed, Kind kind) const {
     for (const auto& [rank, fact] : facts_.ranks) {
-      if (!fact.claim || fact.claim->fault != Fault::absent || fact.claim->ranks.empty()) continue;
-      if (fact.claim->ranks.front() == absent && rank != absent) return fact.claim->doing;
+      if (!fact.claim || row_of(fact.claim->fault)->kind != kind) continue;
+      const auto& ranks = fact.claim->ranks;
+      if (!ranks.empty() && ranks.front() == blamed && rank != blamed) return fact.claim->doing;
     }
     return {};
   }

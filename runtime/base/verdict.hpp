@@ -55,7 +55,7 @@ struct Claim {
   std::uint64_t communicator = 0;
   std::uint64_t sequence = 0;
   std::vector<Vote> votes = {};
-  /// The last seen activity of the first absent rank.
+  /// The last seen activity of the first absent rank, or why the first lost one is gone.
   std::string doing = {};
 
   bool operator==(const Claim&) const = default;
@@ -121,7 +121,8 @@ struct Verdict {
   int code = 0;
   int signal = 0;
   bool core_dumped = false;
-  std::string doing;  ///< The last seen activity of the first rank, if it was absent.
+  /// The last seen activity of the first rank, if it was absent; why it was gone, if it was lost.
+  std::string doing;
 
   int rank() const { return ranks.front(); }
   /// A rank that waited for another, which had returned or was lost, may have waited in a call that

@@ -73,7 +73,9 @@ class Diagnosis {
     if (!lost.host.empty()) sentence += " on " + lost.host;
     return {Errc::peer_lost,
             sentence + ": " + lost.cause + call_.where() + wrong_text(lost.wrong),
-            {.fault = Fault::lost, .ranks = {lost.rank}}};
+            {.fault = Fault::lost,
+             .ranks = {lost.rank},
+             .doing = lost.cause.substr(0, Claim::doing_bytes_max)}};
   }
 
   CallError operator()(const ending::MessageDiffers& message) const {

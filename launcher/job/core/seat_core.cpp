@@ -10,6 +10,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
+using Outcome = rendezvous::WorkersEnded::Outcome;
+
 /// A rendezvous that is not there yet is normal while a job starts, and so is a short interruption.
 constexpr auto silent_trouble = 2s;
 
@@ -70,6 +72,7 @@ void SeatCore::on(const Welcomed& e) {
   const Holding* held = holding();
   if (!held) return;
   tell_place();
+  if (holding()->end) holding()->end->told = false;
   for (const auto& what : held->told) tell(what);
   effects_.push_back(Reconnected{});
 }
@@ -82,10 +85,25 @@ void SeatCore::on(const Trouble& e) {
                                  text + "; tried for " + duration_text(rules_.job.join_timeout)});
   }
   if (host_is_lost(e)) return lose_host(e);
+  if (has_waited_to_report(e)) return finish_unreported(e);
   if (lasted < silent_trouble || told_trouble_ == e.sentence) return;
-  told_trouble_ = e.sentence;
-  const bool at_work = holding() && !moving_;
-  say(text + (at_work ? "; the workers go on, and it is tried again" : "; it is tried again"));
+  tell_trouble(e.sentence, text);
+}
+
+void SeatCore::tell_trouble(const std::string& sentence, const std::string& whole) {
+  told_trouble_ = sentence;
+  say(whole + outlook());
+  if (holding() && holding()->end) holding()->end->told = true;
+}
+
+/// What becomes of this node while there is no connection.
+std::string SeatCore::outlook() const {
+  const Holding* held = std::get_if<Holding>(&state_);
+  if (!held || moving_) return "; it is tried again";
+  if (!held->end) return "; the workers go on, and it is tried again";
+  const bool gives_up = held->end->exit_code && !held->hosted;
+  return "; " + held->end->text + ", and it is tried again" +
+         (gives_up ? ", for up to " + duration_text(rules_.job.join_timeout) : "");
 }
 
 void SeatCore::on(const Due& e) {
@@ -93,10 +111,16 @@ void SeatCore::on(const Due& e) {
   if (e.trouble && host_is_lost(*e.trouble)) {
     lose_host(*e.trouble);
     if (is_over()) return;
+  } else if (e.trouble && has_waited_to_report(*e.trouble)) {
+    return finish_unreported(*e.trouble);
   } else if (e.trouble && holding() && holding()->hosted) {
     // Wake in time to give the host up: the next try to connect may be seconds away.
     const auto left = host_patience() - tried_for(e.trouble->since);
     pause = std::clamp<Clock::duration>(left, 1ms, pause);
+  }
+  if (e.trouble && !e.trouble->sentence.empty() && holding() && holding()->end) {
+    const bool is_news = !holding()->end->told && tried_for(e.trouble->since) >= silent_trouble;
+    if (is_news) tell_trouble(e.trouble->sentence, e.trouble->sentence);
   }
   tell(rendezvous::Heartbeat{});
   beaten_ = now_;
@@ -211,6 +235,39 @@ void SeatCore::finish_without_host(const Trouble& trouble) {
          false);
 }
 
+SeatCore::Holding::End SeatCore::end_of(const rendezvous::WorkersEnded& e) const {
+  Holding::End end{.text = "all workers here have ended", .at = now_};
+  const auto name = [this](int rank) {
+    return "rank " + std::to_string(rank) + " on " + offer_.host;
+  };
+  const auto cause = judge(e.facts);
+  const std::string why = cause ? sentence_of(*cause, name) : e.sentence;
+  if (e.outcome == Outcome::succeeded) {
+    end.text += " with 0";
+  } else {
+    if (!why.empty()) end.text += " (" + why + ")";
+    const bool failed = e.outcome != Outcome::stopped && e.exit_code != 0;
+    end.exit_code = failed ? e.exit_code : exit_code::unreachable;
+  }
+  return end;
+}
+
+/// Whether workers here have failed, and for too long no rendezvous could be told. A node that
+/// hosts has a limit of its own.
+bool SeatCore::has_waited_to_report(const Trouble& trouble) const {
+  const Holding* held = std::get_if<Holding>(&state_);
+  return held && held->end && held->end->exit_code && !held->hosted && !moving_ &&
+         tried_for(std::max(trouble.since, held->end->at)) >= rules_.job.join_timeout;
+}
+
+void SeatCore::finish_unreported(const Trouble& trouble) {
+  const Holding::End& end = *holding()->end;
+  finish({*end.exit_code, std::nullopt,
+          end.text + ", and the rendezvous could not be told within " +
+              duration_text(rules_.job.join_timeout) + ": " + trouble.sentence},
+         false);
+}
+
 // ---- What the agent says ----
 
 void SeatCore::on(const Said& e) {
@@ -230,7 +287,10 @@ void SeatCore::on(const Said& e) {
   if (!is<rendezvous::WorkersEnded>(e.what)) return;
   const bool evicted = held->workers == Holding::Workers::evicted;
   held->workers = Holding::Workers::ended;
-  if (evicted) join_anew();
+  if (evicted) return join_anew();
+  held->end = end_of(std::get<rendezvous::WorkersEnded>(e.what));
+  // The user hears at once that nobody can be told, though not from within this call.
+  if (!told_trouble_.empty()) effects_.push_back(Wake{now_});
 }
 
 void SeatCore::on(const Withdrawn&) {

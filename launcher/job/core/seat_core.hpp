@@ -109,11 +109,21 @@ class SeatCore {
   /// The epoch whose ranks this node holds.
   struct Holding {
     enum class Workers { at_work, evicted, ended };
+    /// How they ended, for as long as only this node knows.
+    struct End {
+      std::string text;  ///< "all workers here have ended (rank 3 on h2 exited with 5)".
+      /// This node's should nobody ever be told; nullopt: none has failed here, and others may
+      /// still run.
+      std::optional<int> exit_code = std::nullopt;
+      Clock::time_point at{};
+      bool told = false;  ///< The user knows that nobody can be told.
+    };
     rendezvous::Holding place;
     std::optional<rendezvous::HostPlace> host;  ///< The node that hosts, as far as it has ranks.
     bool hosted = false;                        ///< By another node: without it the job is over.
     Workers workers = Workers::at_work;         ///< evicted: once they are gone we join anew.
-    std::vector<rendezvous::Event> told = {};   ///< Events to be repeated after a break.
+    std::optional<End> end = std::nullopt;
+    std::vector<rendezvous::Event> told = {};  ///< Events to be repeated after a break.
     std::string stall = {};  ///< "this node stood still for 61 s"; empty where it did not.
   };
   struct Over {};
@@ -150,6 +160,11 @@ class SeatCore {
   void tell_place();
   void tell_ranks_of_host(const std::string& why);
   void finish_without_host(const Trouble& trouble);
+  Holding::End end_of(const rendezvous::WorkersEnded& e) const;
+  bool has_waited_to_report(const Trouble& trouble) const;
+  void finish_unreported(const Trouble& trouble);
+  void tell_trouble(const std::string& sentence, const std::string& whole);
+  std::string outlook() const;
   void finish(rendezvous::Finish end, bool judged);
   void tell(const auto& what) {
     effects_.emplace_back(std::in_place_type<rendezvous::Event>, what);

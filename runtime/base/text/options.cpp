@@ -245,6 +245,7 @@ void GivenOptions::assume(std::string_view flag, std::string_view value) {
 std::optional<EarlyExit> GivenOptions::take_arguments(std::span<const std::string> arguments,
                                                       const Operands& operands,
                                                       std::vector<std::string>& words) {
+  bool options_over = false;
   for (std::size_t next = 0; next < arguments.size(); ++next) {
     const std::string& argument = arguments[next];
     const bool rest = argument == "--" && operands.end_options;
@@ -253,7 +254,11 @@ std::optional<EarlyExit> GivenOptions::take_arguments(std::span<const std::strin
       words.insert(words.end(), arguments.begin() + first, arguments.end());
       return std::nullopt;
     }
-    const bool looks_so = argument.size() > 1 && argument[0] == '-';
+    if (argument == "--" && !operands.foreign && !options_over) {
+      options_over = true;
+      continue;
+    }
+    const bool looks_so = !options_over && argument.size() > 1 && argument[0] == '-';
     auto [option, name, attached] = looks_so ? spelt(*table_, argument) : Spelt{};
     const bool foreign = operands.foreign && (option == nullptr || option->flag == "help");
     if (!looks_so || foreign) {

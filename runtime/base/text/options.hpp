@@ -157,7 +157,8 @@ class GivenOptions {
   void replace(Setting setting) { settings_[table_->index_of(setting.flag)] = std::move(setting); }
   /// Another default than the table's.
   void assume(std::string_view flag, std::string_view value);
-  /// Reads a command line without argv[0]; its operands are added to `words`.
+  /// Reads a command line without argv[0]; its operands are added to `words`. What stands behind
+  /// "--" is no option.
   std::optional<EarlyExit> take_arguments(std::span<const std::string> arguments,
                                           const Operands& operands,
                                           std::vector<std::string>& words);

@@ -206,7 +206,8 @@ TEST_CASE("a rank that lives on without its communicator: what the others said o
   CHECK(job.wait().code == 75);
   const auto block = failure_block(job.err());
   INFO(block);
-  CHECK(field_of(block, "cause") == "rank 1 was lost to the others while it ran");
+  CHECK(field_of(block, "cause") ==
+        "rank 1 was lost to the others while it ran: it destroyed its communicator");
   const auto why = field_of(block, "why");
   CHECK((why.starts_with("rank 0 said: ") || why.starts_with("rank 2 said: ")));
   CHECK(contains(why, "lost rank 1: it destroyed its communicator"));

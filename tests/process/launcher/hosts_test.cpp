@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include <doctest/doctest.h>
+#include <fcntl.h>
 #include <stdlib.h>
 
 namespace fs = std::filesystem;
@@ -183,6 +184,34 @@ TEST_CASE("--ends-with-stdin: a job ends when nobody holds its input any more") 
           {}, "sh");
   CHECK(job.wait().code == 143);
   CHECK(all_gone(token));
+}
+
+TEST_CASE("--ends-with-stdin: a job ends with its parent, though others hold its input") {
+  const std::string token = unique_token();
+  const Ssh ssh;
+  const std::string up = ssh.folder() + "/up", in = ssh.folder() + "/in";
+  // The job itself holds the writing end.
+  Job job({"-c", "mkfifo " + up + " " + in + "; exec 3<>" + in + "; " + dlaunch_path() +
+                     " --standalone --ends-with-stdin sh -c 'echo > " + up + "; exec " + victim() +
+                     " wait " + token + "' <&3 & cat " + up + "; kill -9 $$"},
+          {}, "sh");
+  CHECK(job.wait().signal == SIGKILL);
+  CHECK(all_gone(token));
+}
+
+TEST_CASE("--ends-with-stdin: no rank reads the input, which stays blocking") {
+  const Ssh ssh;
+  const std::string read = ssh.folder() + "/read", in = ssh.folder() + "/in";
+  // A rank that had the input would wait for ever.
+  Job job({"-c", "mkfifo " + read + " " + in + "; exec 3<>" + in + " 4<>" + read + "; " +
+                     dlaunch_path() + " --standalone --ends-with-stdin --nproc-per-node 2 sh -c " +
+                     "'cat; echo > " + read + "; exec sleep 1000' <&3 & read a <&4; read b <&4; " +
+                     "grep flags: /proc/$$/fdinfo/3; kill $!; wait $!"},
+          {}, "sh");
+  CHECK(job.wait().code == 143);
+  const auto flags = job.out().find("flags:");
+  REQUIRE(flags != std::string::npos);
+  CHECK((std::stol(job.out().substr(flags + 6), nullptr, 8) & O_NONBLOCK) == 0);
 }
 
 }  // namespace dlaunch::process_test

@@ -1,6 +1,7 @@
 // A dlaunchd that is killed and stays away, for four seconds and with DLAUNCH_TEST_FULL=1 for
 // thirty: the jobs that it brought together do not notice.
 #include "tests/process/daemon.hpp"
+#include "tests/process/status_folder.hpp"
 #include "tests/support/expect.hpp"
 #include "tests/support/skipped.hpp"
 
@@ -129,6 +130,38 @@ TEST_CASE("a dlaunchd is killed and started again much later: jobs of two nodes 
   native.check_end();
   for (Pair& pair : torch) pair.check_end();
   REQUIRE(daemon.job().saw("finished with exit code 0", 1 + static_cast<int>(torch.size())));
+}
+
+TEST_CASE("ranks fail while the daemon is away: the user hears of it at once, and is not kept") {
+  const Folder folder;
+  Daemon daemon;
+  const EndFile end;
+  const Strings program = {"sh", "-c",
+                           "echo up; until [ -e " + end.path() + " ]; do sleep 0.1; done; exit 5"};
+  const auto node = [&](const std::string& id) {
+    return Job(daemon.line("j", Pair::options(id), program), folder.environment());
+  };
+  Job a = node("a"), b = node("b");
+  REQUIRE(a.saw("up\n"));
+  REQUIRE(b.saw("up\n"));
+  daemon.kill();
+  REQUIRE_MESSAGE(a.saw("the workers go on, and it is tried again"), a.err());
+  end.make();
+  REQUIRE_MESSAGE(a.saw("all workers here have ended (rank 0 on "), a.err());
+  REQUIRE_MESSAGE(a.saw(" exited with 5), and it is tried again, for up to 600 s\n"), a.err());
+  REQUIRE_MESSAGE(b.saw("all workers here have ended (rank 1 on "), b.err());
+  Job ps({"ps"}, folder.environment());
+  CHECK(ps.wait().code == 0);
+  CHECK_MESSAGE(count(ps.out(), "\nj    ended  "), ps.out());
+  SUBCASE("the daemon comes back") { daemon.start(); }
+  SUBCASE("the user stops it") {
+    for (Job* job : {&a, &b}) job->send(SIGTERM);
+  }
+  for (Job* job : {&a, &b}) {
+    CHECK(job->wait().code == 5);
+    INFO(job->err());
+    CHECK(contains(job->err(), "sh FAILED\n  cause : rank "));
+  }
 }
 
 TEST_CASE("a job's id is used again before its agents are back: the job that runs goes on") {

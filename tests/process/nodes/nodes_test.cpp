@@ -4,6 +4,7 @@
 #include "runtime/base/os/socket.hpp"
 #include "tests/process/job.hpp"
 #include "tests/support/expect.hpp"
+#include "tests/support/temporary_folder.hpp"
 
 #include <csignal>
 #include <filesystem>
@@ -38,6 +39,20 @@ Strings check_by_id(const std::string& id) {
 }
 
 }  // namespace
+
+TEST_CASE("a program that one node lacks: the others hear on which host, and why") {
+  const testing::TemporaryFolder with, without;
+  std::filesystem::create_symlink("/bin/sleep", with.path() / "here");
+  Nodes nodes("2", {"./here", "1000"});
+  Job& first = nodes.add({"--node-rank", "0", "--cwd", with.path().string()});
+  Job& second = nodes.add({"--node-rank", "1", "--cwd", without.path().string()});
+  CHECK(second.wait().code == 127);
+  CHECK(first.wait().code == 127);
+  CHECK_MESSAGE(contains(first.err(), "the job ends: the workers of node rank 1 on "), first.err());
+  const std::string why =
+      " could not be started: there is no file '" + without.path().string() + "/./here'\n";
+  CHECK_MESSAGE(contains(first.err(), why), first.err());
+}
 
 TEST_CASE("two nodes form one world, ranks in the order of their names") {
   Nodes nodes("2", {"/bin/sh", "-c",

@@ -96,6 +96,26 @@ TEST_CASE("two jobs at once are listed, and one of them is stopped by its name")
   CHECK(ps(folder).find("dlaunch ps: no job of this user runs on this host") == 0);
 }
 
+TEST_CASE("a job whose name begins with a dash is named behind --") {
+  const Folder folder;
+  const std::string token = unique_token();
+  Job job(sleeper("-y", token), folder.environment());
+  REQUIRE(job.saw("READY", 2));
+  CHECK(status(folder, {"--", "-y"}).find("job -y, ") == 0);
+  for (const auto* subcommand : {"status", "logs", "stack", "drain", "stop"}) {
+    Job option({subcommand, "-y"}, folder.environment());
+    CHECK(option.wait().code == 64);
+    CHECK_MESSAGE(option.err().find("unknown option -y") != std::string::npos, option.err());
+    Job other({subcommand, "--", "-x"}, folder.environment());
+    CHECK(other.wait().code != 64);
+    CHECK_MESSAGE(other.err().find("-x") != std::string::npos, other.err());
+  }
+  Job stop({"stop", "--", "-y"}, folder.environment());
+  CHECK(stop.wait().code == 0);
+  CHECK(job.wait().code == 143);
+  CHECK(all_gone(token));
+}
+
 TEST_CASE("two jobs of one node by one name are both found, and stopped by it") {
   const Folder folder;
   const std::string token = unique_token();

@@ -58,6 +58,10 @@ def waits():
         signal.pause()
 
 
+def reads():
+    return sys.stdin.read()
+
+
 def exits(rank):
     if int(os.environ["RANK"]) == rank:
         sys.exit(0)
@@ -96,6 +100,15 @@ def failure(function, *args, nproc=2, options=()):
 
 if __name__ == "__main__" and sys.argv[1:] == ["waits"]:
     dlaunch.run(waits, nproc=2)
+elif __name__ == "__main__" and sys.argv[1:] == ["forks"]:
+    threading.Thread(target=lambda: dlaunch.run(waits, nproc=2)).start()
+    sys.stdin.readline()
+    # The child has all that this process has, the other end of the launcher's input, too.
+    child = os.fork()
+    if child == 0:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        signal.pause()
+    print(f"pid {child}", flush=True)
 elif __name__ == "__main__":
     assert dlaunch.run(ranks_of, "x", nproc=3) == [("x", [0, 1, 2])] * 3
     assert dlaunch.run(says, "this", nproc=2) == [None, None]
@@ -103,6 +116,8 @@ elif __name__ == "__main__":
     assert isinstance(failure(doubled, Parcel(None), nproc=1).__cause__, OfItsOwn)
     # A module's function needs nothing of this file.
     assert dlaunch.run(os.path.basename, "a/b", nproc=1) == ["b"]
+
+    assert dlaunch.run(reads, nproc=2) == ["", ""]
 
     error = failure(raises, 1)
     assert error.rank == 1 and error.exit_code == 1, error

@@ -99,6 +99,18 @@ TEST_CASE("one that left early is the cause, and the first that waited gives the
   CHECK(node.told() == "lost 5 code=75");
 }
 
+TEST_CASE("why a rank was lost that ran on is told by those that lost it") {
+  Story story;
+  story.exited(0, 75).blames(0, Fault::lost, {1});
+  story.rank(0).claim->doing = "it destroyed its communicator";
+  CHECK(story.told() == "lost 1 code=75");
+  const auto name = [](int rank) { return "rank " + std::to_string(rank) + " on h"; };
+  CHECK(sentence_of(*judge(story.facts), name) ==
+        "rank 1 on h was lost to the others while it ran: it destroyed its communicator");
+  // A rank that failed has its own end to tell.
+  CHECK(sentence_of(*judge(story.exited(1, 3).facts), name) == "rank 1 on h exited with 3");
+}
+
 TEST_CASE("ranks of a lost node are the cause where nobody failed by itself") {
   Story story;
   story.exited(0, 75).blames(0, Fault::lost, {3});

@@ -131,19 +131,21 @@ TEST_CASE("wrong arguments elsewhere") {
 }
 
 TEST_CASE("a rank is gone") {
-  const Claim claim{.fault = Fault::lost, .ranks = {3}};
+  const auto claim = [](const char* cause) {
+    return Claim{.fault = Fault::lost, .ranks = {3}, .doing = cause};
+  };
   ending::Lost lost{3, "killed by SIGKILL", "h2"};
   check(diagnosed(sum(3), lost), Errc::peer_lost,
         "all_reduce #3 (sum, f32, 8 elements): rank 0 lost rank 3 on h2: killed by SIGKILL "
         "[train.cpp:42]",
-        claim);
+        claim("killed by SIGKILL"));
   check(diagnosed(message(Op::recv), ending::Lost{3, "closed"}, world, 3, 7), Errc::peer_lost,
-        "recv from rank 3 (tag 7): rank 0 lost rank 3: closed [train.cpp:42]", claim);
+        "recv from rank 3 (tag 7): rank 0 lost rank 3: closed [train.cpp:42]", claim("closed"));
   lost.wrong = notice(Errc::misuse, "no rank 9");
   check(diagnosed(sum(3), lost), Errc::peer_lost,
         "all_reduce #3 (sum, f32, 8 elements): rank 0 lost rank 3 on h2: killed by SIGKILL "
         "[train.cpp:42], after the arguments of rank 1 were wrong: no rank 9",
-        claim);
+        claim("killed by SIGKILL"));
 }
 
 TEST_CASE("messages that are not what is expected") {

@@ -38,7 +38,8 @@ TEST_CASE("an agent whose loop stands still is neither") {
 }
 
 TEST_CASE("only a state in which workers run is ready") {
-  for (const auto state : {JobState::waiting, JobState::restarting, JobState::stopping}) {
+  for (const auto state :
+       {JobState::waiting, JobState::restarting, JobState::stopping, JobState::ended}) {
     CHECK(unready_text(state).starts_with(state_text(state)));
   }
   CHECK(unready_text(JobState::running).empty());

@@ -413,6 +413,19 @@ TEST_CASE("what has no effect is said once each") {
         "--start-method teleport: 'teleport' is none of spawn, fork, forkserver");
 }
 
+TEST_CASE("--ends-with-stdin: no rank has the input") {
+  CHECK(parsed({"p"}).stdin_rank == 0);
+  const auto options = parsed({"--ends-with-stdin", "p"});
+  CHECK(!options.stdin_rank);
+  CHECK(options.notes.empty());
+  CHECK(parsed({"--ends-with-stdin", "--stdin", "none", "p"}).notes.empty());
+  const auto asked = parsed({"--ends-with-stdin", "--stdin", "1", "p"});
+  CHECK(!asked.stdin_rank);
+  REQUIRE(asked.notes.size() == 1);
+  CHECK(asked.notes[0] ==
+        "--stdin 1 has no effect: dlaunch itself waits for its end (--ends-with-stdin).");
+}
+
 TEST_CASE("--standalone takes any free port, and sets aside what speaks of a rendezvous") {
   const auto options = parsed({"--standalone", "--rdzv-id=7", "--rdzv-endpoint=head:1", "p"});
   CHECK(options.master_port == 0);

@@ -69,10 +69,24 @@ Said end_of(std::uint64_t epoch) {
   return {ended};
 }
 
+/// "ended 5": rank 2 has exited with it.
+Said failed_end(int exit_code) {
+  rendezvous::WorkersEnded ended;
+  ended.epoch = 1;
+  ended.outcome = rendezvous::WorkersEnded::Outcome::failed;
+  ended.exit_code = exit_code;
+  ended.facts.ranks[2] = {.rank = 2, .end = Fact::End::failed, .exit_code = exit_code};
+  return {ended};
+}
+
 Event parse_event(const Words& words) {
   const std::string& name = words.at(0);
   const auto number = [&](std::size_t i) { return std::stoi(words.at(i)); };
-  if (name == "welcomed") return Welcomed{};
+  if (name == "welcomed") {
+    Welcomed welcomed;
+    welcomed.offer.host = "h";
+    return welcomed;
+  }
   if (name == "trouble") {
     return Trouble{words.at(2), at_ms(number(1)), words.size() > 3 ? words[3] : ""};
   }
@@ -101,7 +115,7 @@ Event parse_event(const Words& words) {
   if (name == "failed") return failure(number(1));
   if (name == "left") return Said{rendezvous::WorkerLeft{0, 1, number(1)}};
   if (name == "calls") return Said{rendezvous::CallsMade{0, 1, {}}};
-  if (name == "ended") return end_of(1);
+  if (name == "ended") return words.size() > 1 ? failed_end(number(1)) : end_of(1);
   if (name == "leave") return Said{rendezvous::Leave{0, number(1), "stopped"}};
   if (name == "withdrawn") return Withdrawn{};
   throw std::invalid_argument("no event " + name);

@@ -2,22 +2,27 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import importlib
 import json
 import operator
 import os
 import pathlib
 import pickle
+import shutil
 import subprocess
 import sys
 import tempfile
-from typing import Any, Callable, Dict, List, Optional, Sequence, SupportsIndex, Tuple
+import time
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, SupportsIndex, Tuple
 
 from .._library import PREFIX
 from ..errors import MisuseError
 
 _WORKER = pathlib.Path(__file__).with_name("worker.py")
 _MAIN = "__dlaunch_main__"  # What ranks call the program's own file; see worker.py.
+_FOLDER = "dlaunch-run-"
+_NEW_S = 10  # Such a folder may not be locked yet.
 _USAGE = 64  # The launcher's exit codes; see docs/operations.md.
 _PREEMPTED = 75
 # What run() and the pytest plugin tell the launcher themselves.
@@ -52,7 +57,7 @@ def run(function: Callable[..., Any], *args: Any, nproc: SupportsIndex, options:
         raise MisuseError("run: the ranks read the program's own file, which starts a job as it is read; put the lines "
                           "that call run() behind `if __name__ == \"__main__\":`", call="run")
     nproc, more = checked("run", nproc, options, ("--result",))
-    with tempfile.TemporaryDirectory(prefix="dlaunch-run-") as folder:
+    with _own_folder() as folder:
         _write_task(pathlib.Path(folder), function, args)
         command = [str(PREFIX / "bin" / "dlaunch"), "--standalone", "--nproc-per-node", str(nproc), "--ends-with-stdin",
                    "--result", f"{folder}/result.json", *more, "--no-python", sys.executable, "-u", str(_WORKER),
@@ -62,6 +67,36 @@ def run(function: Callable[..., Any], *args: Any, nproc: SupportsIndex, options:
         if exit_code == _USAGE and not (pathlib.Path(folder) / "result.json").exists():
             raise MisuseError(f"run: the options {more} are refused: {_refusal_of(command)}", call="run")
         return _results(pathlib.Path(folder), nproc, exit_code)
+
+
+@contextlib.contextmanager
+def _own_folder() -> Iterator[str]:
+    """For the task, and what ranks return. It is locked, so that what a killed process has left is known as such."""
+    _remove_left_folders()
+    with tempfile.TemporaryDirectory(prefix=_FOLDER) as folder:
+        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH)
+            yield folder
+        finally:
+            os.close(lock)
+
+
+def _remove_left_folders() -> None:
+    for path in pathlib.Path(tempfile.gettempdir()).glob(_FOLDER + "*"):
+        try:
+            lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:
+            continue
+        try:
+            found = os.fstat(lock)
+            if found.st_uid == os.geteuid() and time.time() - found.st_mtime > _NEW_S:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(path, ignore_errors=True)
+        except OSError:
+            pass  # Its process lives.
+        finally:
+            os.close(lock)
 
 
 def checked(call: str, nproc: Any, options: Any, own: Sequence[str] = ()) -> Tuple[int, List[str]]:
@@ -85,14 +120,13 @@ def checked(call: str, nproc: Any, options: Any, own: Sequence[str] = ()) -> Tup
 
 
 def run_command(command: Sequence[str]) -> int:
-    """Runs the launcher, whose job ends with this process: its standard input is a pipe, which does, too."""
+    """Runs the launcher, whose job ends with this process, which started it and holds its standard input."""
     with subprocess.Popen(command, stdin=subprocess.PIPE) as launcher:
         try:
             return launcher.wait()
         except BaseException:
-            # Ctrl-C has reached the launcher as well. It ends at the end of its input in any case.
-            assert launcher.stdin is not None
-            launcher.stdin.close()
+            # Ctrl-C has reached the launcher as well. A process that was forked here may hold its input open.
+            launcher.terminate()
             launcher.wait()
             raise
 
