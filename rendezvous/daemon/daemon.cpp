@@ -26,8 +26,8 @@ constexpr auto farewell = std::chrono::seconds(2);
 
 /// How many descriptors agents may take. The status pages have 64 connections and the daemon some
 /// files; where descriptors are few, half of them are kept for these.
+constexpr std::uint64_t reserved = 96;
 std::size_t agents_of(std::uint64_t descriptors) {
-  constexpr std::uint64_t reserved = 96;
   return static_cast<std::size_t>(descriptors - std::min(reserved, descriptors / 2));
 }
 
@@ -175,6 +175,12 @@ void Daemon::announce() {
   log_.info(fmt::format("ready pid={} listen={} http={} state={} secret={} fds={}", ::getpid(),
                         listening_, http_at_, task_.config.state, keyring_.empty() ? "none" : "yes",
                         process_figures().fds_max));
+  if (const auto fds = process_figures().fds_max; fds < 2 * reserved) {
+    log_.warning(
+        fmt::format("there is room for {} connections only, as no more than {} files may "
+                    "be open: raise LimitNOFILE= of the unit, or ulimit -n",
+                    agents_of(fds), fds));
+  }
   if (const auto& why = service_.drained_before()) {
     log_.warning(*why + ", before this start: no new job is taken until 'dlaunch ctl resume'");
   }
@@ -339,7 +345,7 @@ void Daemon::await_watchdog() {
 // ---- What it looks like ----
 
 std::string Daemon::unready() const {
-  return service_.draining() ? "draining: no new job is taken" : journal_->refusal();
+  return service_.draining() ? "draining: no new job is taken" : journal_->trouble();
 }
 
 /// The pages learn the new state before the operator hears that the action is done.
@@ -375,6 +381,7 @@ void Daemon::look(Snapshots::Take take) {
             .state = journal_->figures(),
             .log_lines_lost = log_.lost(),
             .draining = service_.draining(),
+            .connections_max = agents_of(process_figures().fds_max),
             .jobs_max = rules.jobs_max,
             .keys_max = rules.limits.keys,
             .bytes_max = rules.limits.total_bytes},

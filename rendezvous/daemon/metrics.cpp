@@ -117,6 +117,8 @@ void jobs_and_nodes(Exposition& out, const DaemonStatus& status) {
 }
 
 void limits(Exposition& out, const DaemonStatus& status) {
+  out.gauge("dlaunch_connections_max", "The limit on connections to the rendezvous.",
+            status.connections_max);
   out.gauge("dlaunch_jobs_max", "The limit on jobs that are not finished.", status.jobs_max);
   out.gauge("dlaunch_job_keys_max", "The limit on keys in a job's store.", status.keys_max);
   out.gauge("dlaunch_job_bytes_max", "The limit on bytes in a job's store.", status.bytes_max);
@@ -126,7 +128,7 @@ void limits(Exposition& out, const DaemonStatus& status) {
 void state(Exposition& out, const std::optional<StateFigures>& state) {
   out.histogram("dlaunch_state_commit_duration_seconds", "How long changes took to be safe.",
                 state ? state->commits : Histogram());
-  out.gauge("dlaunch_state_blocked", "Whether nothing is changed, for want of room or of etcd.",
+  out.gauge("dlaunch_state_blocked", "Whether changes are refused, or wait for long.",
             state && state->blocked ? 1 : 0);
   const auto* const lead = state && state->lead ? &*state->lead : nullptr;
   out.family("dlaunch_etcd_leads", "gauge", "Whether no other dlaunchd can lead now.");

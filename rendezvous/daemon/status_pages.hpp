@@ -30,6 +30,7 @@ struct DaemonStatus {
   std::optional<StateFigures> state = std::nullopt;  ///< Set if the state outlives the process.
   std::uint64_t log_lines_lost = 0;
   bool draining = false;
+  std::size_t connections_max = 0;
   std::size_t jobs_max = 0, keys_max = 0, bytes_max = 0;  ///< The limits, the latter two a job's.
 };
 

@@ -34,6 +34,8 @@ const Participant* JobState::member(Session session) const {
 
 std::optional<Clock::time_point> JobState::next_deadline() const {
   if (finished()) return std::nullopt;
+  // Nothing is due before something can be said again.
+  if (mute_since) return deadline_after(rules.liveness.late_tick(), now);
   std::optional<Clock::time_point> next;
   const auto consider = [&](const std::optional<Clock::time_point>& when) {
     if (when && *when != Clock::time_point::max() && (!next || *when < *next)) next = when;
@@ -91,6 +93,13 @@ JobStatus JobState::status() const {
 
 void JobState::heard(Session session) {
   if (nodes.hear(session, now) && gathering() && !finished()) consider_gathering();
+}
+
+void JobState::forgive(Clock::duration lost) {
+  nodes.forgive(lost, now);
+  std::visit([&](auto& one) { one.forgive(lost); }, phase);
+  if (muster) muster->forgive(lost);
+  if (outvoted_until) outvoted_until = deadline_after(lost, *outvoted_until);
 }
 
 void JobState::evict(Session session, std::uint64_t of_epoch, std::string why) {

@@ -45,6 +45,8 @@ struct JobState {
 
   // ---- What happens to its nodes ----
   void heard(Session session);
+  /// So much time does not count against anybody.
+  void forgive(Clock::duration lost);
   void lose(const Losses& whom);
   /// Tells a node to join anew: others have its ranks by now, or may have them.
   void evict(Session session, std::uint64_t of_epoch, std::string why = silent_for_long);
@@ -114,6 +116,8 @@ struct JobState {
   /// Set while more than half of an epoch's nodes are out of reach, and waited for.
   std::optional<Clock::time_point> outvoted_until;
   Standstill standstill;
+  /// Set while nothing that is said leaves: since when.
+  std::optional<Clock::time_point> mute_since;
   Announcer announcer;
   Clock::time_point now;  ///< The time of the event being answered.
 

@@ -77,6 +77,7 @@ bool Nodes::hear(Session session, Clock::time_point now) {
   node.last_heard = now;
   if (!node.gone) return false;
   node.gone.reset();
+  node.awaited_until = {};
   --broken_;
   return true;
 }
@@ -96,7 +97,10 @@ std::vector<const Node*> Nodes::find_overdue(const JobRules& rules, Clock::time_
   lease_check_.reset();
   for (const auto& [session, node] : nodes_) {
     auto end = deadline_after(rules.liveness.lease, node.last_heard);
-    if (node.gone) end = std::min(end, deadline_after(rules.liveness.reconnect_grace, *node.gone));
+    if (node.gone) {
+      end = std::min(end, deadline_after(rules.liveness.reconnect_grace, *node.gone));
+      end = std::max(end, node.awaited_until);
+    }
     if (end > now) {
       check_by(end);
     } else {
@@ -112,6 +116,12 @@ void Nodes::forgive(Clock::duration slept, Clock::time_point now) {
     if (node.gone) node.gone = std::min(now, deadline_after(slept, *node.gone));
   }
   if (lease_check_) lease_check_ = deadline_after(slept, *lease_check_);
+}
+
+void Nodes::await_broken(Clock::time_point until) {
+  for (auto& [session, node] : nodes_) {
+    if (node.gone) node.awaited_until = until;
+  }
 }
 
 void Nodes::check_by(Clock::time_point when) {

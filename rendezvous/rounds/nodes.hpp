@@ -11,6 +11,8 @@ struct Node {
   NodeOffer offer;
   Clock::time_point last_heard;
   std::optional<Clock::time_point> gone = std::nullopt;  ///< When its connection broke.
+  /// A node that is gone is waited for until then at least.
+  Clock::time_point awaited_until = {};
 
   /// Whether its connection is broken, or it has long been silent.
   bool absent(const JobRules& rules, Clock::time_point now) const {
@@ -51,6 +53,8 @@ class Nodes {
   std::vector<const Node*> find_overdue(const JobRules& rules, Clock::time_point now);
   /// We stood still, not they: leases move.
   void forgive(Clock::duration slept, Clock::time_point now);
+  /// Waits for the nodes without a connection until then, whatever their leases.
+  void await_broken(Clock::time_point until);
 
  private:
   void check_by(Clock::time_point when);

@@ -22,7 +22,7 @@ struct Rounds::State : JobState {
   void on(const WorkersEnded& e);
   void on(const CallsMade& e);
   void on(const TookPlace& e) { at_work(e.session, e.epoch); }
-  void on(const Tick&);
+  void on(const Tick& e);
   void on(const StopJob& e) { stop(e); }
   void on(const DrainJob& e) { drain(e); }
   void on(const EvictNode& e) { put_out(e); }
@@ -33,7 +33,10 @@ struct Rounds::State : JobState {
   void welcome(const Node& node);
   void note_launch(const NodeOffer& offer);
   void turn_away_second_jobs();
-  std::string break_text(const Node& node) const;
+  std::string break_text(const Node& node) const {
+    return standstill.break_text(rules, *node.gone);
+  }
+  bool is_mute(const Tick& e);
 
   // ---- An epoch that began before this rendezvous did ----
   void yield_to(const Join& e);
@@ -69,12 +72,7 @@ Rounds& Rounds::operator=(Rounds&&) noexcept = default;
 Effects Rounds::step(const Event& event, Clock::time_point now) {
   State& s = *state_;
   const auto last_event = std::exchange(s.now, std::max(s.now, now));
-  if (const auto slept = s.standstill.notice(s.rules, last_event, s.now)) {
-    s.nodes.forgive(*slept, s.now);
-    std::visit([&](auto& phase) { phase.forgive(*slept); }, s.phase);
-    if (s.muster) s.muster->forgive(*slept);
-    if (s.outvoted_until) s.outvoted_until = deadline_after(*slept, *s.outvoted_until);
-  }
+  if (const auto slept = s.standstill.notice(s.rules, last_event, s.now)) s.forgive(*slept);
   if (const auto from = std::exchange(s.taken_over, std::nullopt)) s.take_over(*from);
   std::visit([&s](const auto& e) { s.on(e); }, event);
   s.standstill.expect(s.next_deadline());
@@ -345,8 +343,23 @@ void Rounds::State::on(const Leave& e) {
   if (working) begin_end(EndCause::leave, reason);
 }
 
-void Rounds::State::on(const Tick&) {
-  if (finished()) return;
+/// Nodes that hear nothing from us close their connections, and try in vain to come back, so nobody
+/// is lost in that time. Afterwards they may be in the longest pause between two tries.
+bool Rounds::State::is_mute(const Tick& e) {
+  const auto& liveness = rules.liveness;
+  if (e.held_since && now > deadline_after(liveness.late_tick(), *e.held_since)) {
+    if (!mute_since) mute_since = e.held_since;
+    return true;
+  }
+  if (const auto since = std::exchange(mute_since, std::nullopt)) {
+    forgive(now - *since);
+    nodes.await_broken(deadline_after(liveness.retry_pause_max() + liveness.reconnect_grace, now));
+  }
+  return false;
+}
+
+void Rounds::State::on(const Tick& e) {
+  if (finished() || is_mute(e)) return;
   Losses overdue;
   for (const Node* node : nodes.find_overdue(rules, now)) {
     overdue.emplace_back(node->session, node->gone
@@ -358,10 +371,6 @@ void Rounds::State::on(const Tick&) {
   if (gathering()) return consider_gathering();
   const auto& until = epoch()->back().until;
   if (until && *until <= now) give_up_awaited();
-}
-
-std::string Rounds::State::break_text(const Node& node) const {
-  return standstill.break_text(rules, *node.gone);
 }
 
 // ---- What becomes of workers ----

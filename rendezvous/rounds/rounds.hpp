@@ -191,7 +191,11 @@ struct TookPlace {
   Session session = 0;
   std::uint64_t epoch = 0;
 };
-struct Tick {};
+struct Tick {
+  /// Since then nothing that was said has left, since a change before it is not durable; nullopt:
+  /// all has left.
+  std::optional<Clock::time_point> held_since = std::nullopt;
+};
 
 // An operator's orders. Their reasons name the operator: "stopped by operator 'ada'".
 

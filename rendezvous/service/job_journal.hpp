@@ -44,7 +44,7 @@ struct BackupStatus {
 /// The condition of a place that keeps state beyond the process.
 struct StateFigures {
   Histogram commits;     ///< How long it took until changes were safe.
-  bool blocked = false;  ///< Changes are refused for now.
+  bool blocked = false;  ///< Changes are refused for now, or wait for long.
   struct Lead {
     bool held = false;       ///< No other process can have begun to lead.
     Clock::duration left{};  ///< Until the lease ends, unless it is renewed.
@@ -70,8 +70,10 @@ class JobJournal {
   /// An operator's drain of the job, or of the service for an empty name; nullopt: it is over. It
   /// is over, too, when the job finishes, is forgotten or opened anew.
   virtual void drained(const std::string& job, const std::optional<std::string>& why) = 0;
-  /// Why no new job can be kept now; empty: it can.
+  /// Why no new job can be kept before somebody has done something; empty: it can.
   virtual std::string refusal() const = 0;
+  /// Why records are refused now, or wait for long; empty: they do not.
+  virtual std::string trouble() const = 0;
 
   /// A number that stands for the state kept here; it changes if the keys of earlier services are
   /// gone.
@@ -83,6 +85,9 @@ class JobJournal {
   virtual void forget_unclaimed() = 0;
   /// When records are durable; null: as soon as they are made.
   virtual store::Commits* commits() = 0;
+  /// Since when nothing that is said leaves, because records before it are not durable; nullopt: it
+  /// leaves.
+  virtual std::optional<Clock::time_point> held_since() const = 0;
   /// Waits until what was recorded when commits()->recorded() was `recorded` is durable; false at
   /// the deadline. Any thread, while the journal lives.
   virtual bool await_durable(std::uint64_t recorded, Clock::time_point deadline) = 0;
@@ -105,11 +110,13 @@ class MemoryJournal final : public JobJournal {
   void job_forgotten(const std::string& job) override;
   void drained(const std::string& job, const std::optional<std::string>& why) override;
   std::string refusal() const override { return {}; }
+  std::string trouble() const override { return {}; }
   /// A new number for each service.
   std::uint64_t memory() const override;
   store::KeptSpace space(const std::string&, std::uint64_t, std::uint64_t) override { return {}; }
   void forget_unclaimed() override {}
   store::Commits* commits() override { return nullptr; }
+  std::optional<Clock::time_point> held_since() const override { return std::nullopt; }
   bool await_durable(std::uint64_t, Clock::time_point) override { return true; }
   std::string back_up(const std::string&) override;
   BackupStatus backup() const override { return {}; }

@@ -29,6 +29,7 @@ Service::State::State(boost::asio::io_context& context, ServiceRules allowed, Lo
       [this](store::ConnectionId who, const std::string& peer) { on_slow_reader(who, peer); });
   server.limit(rules.connections);
   server.on_no_room([this](Clock::time_point now) { return stranger_to_go(now); });
+  server.on_full([this](const std::string& sentence) { on_full(sentence); });
   server.on_unproven(
       [this](store::RefusalKind kind, const std::string& sentence) { on_refused(kind, sentence); });
   server.on_failed(
@@ -69,6 +70,8 @@ std::variant<wire::Welcome, store::Host::Refusal> Service::State::admit(store::C
     }
   }
   server.seat(who, space);
+  // It hears of no job, unless it joins one.
+  server.speak_freely(who, job == nullptr && journal != nullptr && !journal->refusal().empty());
   callers[who] = {hello.session, name};
   ++connections_of[name];
   if (hello.session != 0) {
@@ -141,7 +144,7 @@ void Service::State::dispatch(store::ConnectionId who, const Caller& caller, wir
     }
     return;
   }
-  if (type == message::Heartbeat::type) tell(who, message::Heartbeat{});
+  if (type == message::Heartbeat::type) server.push_ahead(who, type);
   Job* job = find(caller.job);
   const Session session = caller.session;
   if (job == nullptr || !caller.joined || !job->members.contains(session)) return;
@@ -157,10 +160,15 @@ void Service::State::dispatch(store::ConnectionId who, const Caller& caller, wir
     take(Heartbeat{});
   } else if (type == message::Leave::type) {
     with(std::type_identity<message::Leave>{}, [&](Leave m) {
+      const std::string node = job->members[session].node;
+      const int code = m.exit_code != 0 ? m.exit_code : exit_code::node_lost;
+      const std::string why = "node " + node + " left: " + m.reason;
       take(std::move(m));
       job->members.erase(session);
       joined(who, false);
       forget_departed(*job);
+      end_if_deserted(*job, Finish{code, std::nullopt, why + "; it was the last one"});
+      schedule(*job);
     });
   } else if (type == message::WorkerFailed::type) {
     with(std::type_identity<message::WorkerFailed>{},
@@ -228,6 +236,7 @@ void Service::State::join(store::ConnectionId who, message::Join message) {
   const Session session = callers[who].session;
   const std::string name = callers[who].job;
   Job* job = find(name);
+  server.speak_freely(who, false);
   // The node was cut off for so long that it was given up.
   const bool missed_the_end =
       job != nullptr && message.holding && job->rounds.has_had(message.holding->incarnation);
@@ -246,6 +255,7 @@ void Service::State::join(store::ConnectionId who, message::Join message) {
   if (!no) no = objection(job, session, message);
   if (!no && job != nullptr && !job->finished) no = other_key(*job, session, key);
   if (no) {
+    server.speak_freely(who, job == nullptr);
     const bool named = is_name(message.offer.id);
     return turn_away(who, name, named ? message.offer.id : std::string(), *no);
   }

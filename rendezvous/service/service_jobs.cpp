@@ -49,9 +49,10 @@ bool Service::State::is_deserted(const Job& job) {
 /// Ends a job that has no connected node if none is waited for, or none has a reason to come back.
 /// Otherwise the rounds would wait for ever, or for as long as a node once asked for. The next node
 /// to come begins a new job with its own rules.
-void Service::State::end_if_deserted(Job& job) {
+void Service::State::end_if_deserted(Job& job, std::optional<Finish> left) {
   const bool never_began = job.epoch == 0 && rules.only_job.empty();
   if (!is_deserted(job) || (job.rounds.next_deadline() && !never_began)) return;
+  if (left) return apply(job, *left);
   apply(job, Finish::for_lost_node("all its nodes have gone" +
                                    (job.evicted.empty() ? "" : "; " + job.evicted)));
 }
@@ -391,7 +392,8 @@ void Service::State::on_time() {
     } else {
       refresh(*job);
       send(*job, job->questions.tick(now));
-      if (!job->finished) step(*job, Tick{}, now);
+      const auto held = journal == nullptr ? std::nullopt : journal->held_since();
+      if (!job->finished) step(*job, Tick{held}, now);
     }
   }
 }

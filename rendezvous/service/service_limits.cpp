@@ -110,6 +110,13 @@ void Service::State::on_refused(store::RefusalKind kind, std::string sentence) {
   arm();
 }
 
+void Service::State::on_full(const std::string& sentence) {
+  const auto now = Clock::now();
+  if (full_told != Clock::time_point::min() && now - full_told < RefusalLog::period) return;
+  full_told = now;
+  warn()(sentence + "; raise the limit on open files (LimitNOFILE= of the unit, ulimit -n)");
+}
+
 RefusalLog::Tell Service::State::warn() const {
   return [this](std::string sentence) {
     if (log) log({LogLine::Level::warning, "", std::move(sentence)});

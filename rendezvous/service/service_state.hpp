@@ -103,6 +103,8 @@ struct Service::State final : store::Host, std::enable_shared_from_this<State> {
   /// Counts and logs a connection that was turned away.
   void on_refused(store::RefusalKind kind, std::string sentence);
   RefusalLog::Tell warn() const;
+  /// Warns, now and then, that there is no room for another connection.
+  void on_full(const std::string& sentence);
   /// Watches a connection: it has to join a job in time, or, a tool's, must not fall silent.
   void expect(store::ConnectionId who, bool to_join);
   void gone(Job& job, Session session, store::ConnectionId who, bool goodbye);
@@ -170,7 +172,8 @@ struct Service::State final : store::Host, std::enable_shared_from_this<State> {
   void apply(Job& job, const Standing& effect);
   void apply(Job& job, const Finish& effect);
   static bool is_deserted(const Job& job);
-  void end_if_deserted(Job& job);
+  /// `left`: the job's end where its last node has just left, and said why.
+  void end_if_deserted(Job& job, std::optional<Finish> left = std::nullopt);
   /// If no place is left, gives the place of the job that was deserted first to another.
   void make_place(Clock::time_point now);
   void begin_epoch(Job& job, std::uint64_t epoch, int world_size);
@@ -271,6 +274,7 @@ struct Service::State final : store::Host, std::enable_shared_from_this<State> {
   std::deque<Early> early;
   Totals totals;  ///< Save for the connections and the memory.
   RefusalLog refusals;
+  Clock::time_point full_told = Clock::time_point::min();
   Histogram message_times;
   bool draining = false;
   std::optional<std::string> drained_before;  ///< An operator's drain from before this service.

@@ -38,7 +38,7 @@ StatePlace::Obstacle SqlitePlace::obstacle() const {
   if (!full_) return {};
   return {
       "no space left on device for " + file_.path() + ": nothing is changed until there is room",
-      "there is room again for " + file_.path()};
+      "there is room again for " + file_.path(), true};
 }
 
 /// The backups' own folder: none of SQLite's files has a name there, and only the daemon that has

@@ -29,12 +29,14 @@ class StateJournal final : public JobJournal, private store::Commits {
   void job_finished(const std::string& job, int exit_code) override;
   void job_forgotten(const std::string& job) override;
   void drained(const std::string& job, const std::optional<std::string>& why) override;
-  std::string refusal() const override { return writer_->refusal(); }
+  std::string refusal() const override { return writer_->lasting_refusal(); }
+  std::string trouble() const override { return writer_->trouble(); }
   std::uint64_t memory() const override { return found_.memory; }
   store::KeptSpace space(const std::string& job, std::uint64_t incarnation,
                          std::uint64_t epoch) override;
   void forget_unclaimed() override;
   store::Commits* commits() override { return this; }
+  std::optional<Clock::time_point> held_since() const override { return writer_->held_since(); }
   bool await_durable(std::uint64_t recorded, Clock::time_point deadline) override {
     return writer_->await_durable(recorded - 1, deadline);
   }

@@ -56,6 +56,7 @@ class StatePlace {
   /// Empty: they may.
   struct Obstacle {
     std::string why, over;
+    bool lasts = false;  ///< Somebody has to do something first.
   };
   /// To be read after each call of write() and tend().
   virtual Obstacle obstacle() const = 0;

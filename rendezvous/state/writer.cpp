@@ -20,6 +20,10 @@ constexpr std::size_t batch_bytes_max = 12u << 20;
 /// What a change takes besides its key and value, at the most: pages of the log.
 constexpr std::size_t change_bytes = 4u << 10;
 constexpr auto pause = 100ms;
+/// A write that takes longer hangs. It is looked for so often.
+constexpr auto hang_time = 3s;
+constexpr auto watch_interval = 500ms;
+constexpr const char* hang_text = "writing the state hangs: changes wait until it goes on";
 
 template <class... Fields>
 std::size_t sizes(const Fields&... fields) {
@@ -47,6 +51,7 @@ Writer::Writer(std::unique_ptr<StatePlace> place, Events events)
     : place_(std::move(place)), events_(std::move(events)) {
   look();
   thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
+  watch_ = std::jthread([this](const std::stop_token& stop) { watch(stop); });
 }
 
 Writer::~Writer() {
@@ -69,7 +74,8 @@ void Writer::append(Change change) {
 void Writer::seal() {
   if (filling_.changes.empty()) return;
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return ended_ || blocked_ || sealed_bytes_ < batch_bytes_max; });
+  changed_.wait(lock,
+                [&] { return ended_ || blocked_ || hangs_ || sealed_bytes_ < batch_bytes_max; });
   hand_over();
   lock.unlock();
   changed_.notify_all();
@@ -79,6 +85,7 @@ void Writer::hand_over() {
   if (filling_.changes.empty()) return;
   std::swap(sealed_.emplace_back(), filling_);  // Where there is no memory, nothing is lost.
   sealed_bytes_ += sealed_.back().bytes;
+  if (!waits_since_) waits_since_ = Clock::now();
 }
 
 Writer::Seal Writer::next_batch() {
@@ -107,6 +114,11 @@ std::string Writer::refusal() const {
   return obstacle_.why;
 }
 
+std::string Writer::lasting_refusal() const {
+  const std::lock_guard lock(mutex_);
+  return obstacle_.lasts ? obstacle_.why : "";
+}
+
 void Writer::run(const std::stop_token& stop) {
   auto tended = Clock::time_point::max();
   try {
@@ -133,13 +145,7 @@ void Writer::run(const std::stop_token& stop) {
       const auto began = Clock::now();
       if (!write(batch.changes, stop)) break;
       note_commit(Clock::now() - began);
-      {
-        const std::lock_guard lock(mutex_);
-        durable_.fetch_add(batch.changes.size(), std::memory_order_release);
-        durable_bytes_.fetch_add(batch.bytes, std::memory_order_release);
-      }
-      changed_.notify_all();
-      events_.written();
+      note_written(batch.changes.size(), batch.bytes);
     }
   } catch (const StateLost& lost) {
     events_.failed(lost.what());
@@ -151,6 +157,21 @@ void Writer::run(const std::stop_token& stop) {
   const std::lock_guard lock(mutex_);
   ended_ = true;
   changed_.notify_all();
+}
+
+void Writer::note_written(std::size_t changes, std::size_t bytes) {
+  bool hung = false;
+  {
+    const std::lock_guard lock(mutex_);
+    durable_.fetch_add(changes, std::memory_order_release);
+    durable_bytes_.fetch_add(bytes, std::memory_order_release);
+    waits_since_.reset();
+    if (!sealed_.empty()) waits_since_ = Clock::now();
+    hung = std::exchange(hangs_, false);
+  }
+  if (hung) events_.log(LogLine::Level::info, "the state is written again");
+  changed_.notify_all();
+  events_.written();
 }
 
 bool Writer::write(const std::vector<Change>& batch, const std::stop_token& stop) {
@@ -182,6 +203,47 @@ void Writer::look() {
     changed_.notify_all();
     events_.written();
   }
+  const bool ours = place_->is_ours();
+  const std::lock_guard lock(mutex_);
+  if (ours) {
+    doubted_since_.reset();
+  } else if (!doubted_since_) {
+    doubted_since_ = Clock::now();
+  }
+}
+
+// ---- Writes that hang ----
+
+/// Its own pace costs less than hearing of each batch.
+void Writer::watch(const std::stop_token& stop) {
+  std::unique_lock lock(mutex_);
+  while (!stop.stop_requested()) {
+    watched_.wait_for(lock, stop, watch_interval, [] { return false; });
+    if (hangs_ || blocked_ || ended_ || !waits_since_) continue;
+    if (Clock::now() - *waits_since_ < hang_time) continue;
+    hangs_ = true;
+    lock.unlock();
+    changed_.notify_all();
+    try {
+      events_.log(LogLine::Level::error, hang_text);
+      events_.written();
+    } catch (const std::exception&) {  // There is no memory for it; trouble() tells.
+    }
+    lock.lock();
+  }
+}
+
+std::string Writer::trouble() const {
+  const std::lock_guard lock(mutex_);
+  return obstacle_.why.empty() && hangs_ ? hang_text : obstacle_.why;
+}
+
+std::optional<Clock::time_point> Writer::held_since() const {
+  const bool ours = place_->is_ours();
+  const std::lock_guard lock(mutex_);
+  if (ours) return waits_since_;
+  const auto doubted = doubted_since_.value_or(Clock::now());
+  return waits_since_ ? std::min(*waits_since_, doubted) : doubted;
 }
 
 // ---- How it does ----
@@ -193,7 +255,7 @@ void Writer::note_commit(Clock::duration took) {
 
 StateFigures Writer::figures() const {
   const std::lock_guard lock(mutex_);
-  return {commits_, blocked_, place_->lead()};
+  return {commits_, blocked_ || hangs_, place_->lead()};
 }
 
 // ---- A backup, a step of it after each batch ----

@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <thread>
@@ -21,10 +22,11 @@ namespace dlaunch::rendezvous {
 /// Writes changes to a place, on a thread of its own. Changes that are sealed while a batch is
 /// being written make up the next batch, so that one sync serves all that wait. If the place takes
 /// nothing for now, the batch is tried again until it is written, and refusal() says meanwhile that
-/// no more should come.
+/// no more should come. A write that hangs is noticed by a second thread: changes wait for it, as
+/// refusing them would help nobody, but trouble() says so.
 class Writer {
  public:
-  /// Called on the writer's thread; must not block it.
+  /// Called on one of the writer's threads; must not block it.
   struct Events {
     /// durable() may have grown, or is_ours() be true, or blocked() another.
     std::function<void()> written;
@@ -54,6 +56,13 @@ class Writer {
   bool await_durable(std::uint64_t changes, Clock::time_point deadline);
   bool is_ours() const { return place_->is_ours(); }
   std::string refusal() const;
+  /// The same, while somebody has to do something first.
+  std::string lasting_refusal() const;
+  /// The refusal, or that a write hangs; empty: neither.
+  std::string trouble() const;
+  /// Since when messages that follow from the last change wait: for a write, or for the place to be
+  /// surely ours.
+  std::optional<Clock::time_point> held_since() const;
   BackupStatus backup() const;
   StateFigures figures() const;
 
@@ -70,6 +79,9 @@ class Writer {
   void run(const std::stop_token& stop);
   /// False where it was told to stop before the batch was written.
   bool write(const std::vector<Change>& batch, const std::stop_token& stop);
+  /// The batch is durable.
+  void note_written(std::size_t changes, std::size_t bytes);
+  void watch(const std::stop_token& stop);
   void note_commit(Clock::duration took);
   /// Asks the place for its obstacle, and reports a change of it.
   void look();
@@ -86,9 +98,13 @@ class Writer {
   mutable std::mutex mutex_;
   std::condition_variable_any
       changed_;  ///< There is a batch, or it was taken, or the end has come.
+  std::condition_variable_any watched_;  ///< Only the end is told by it.
   std::deque<Seal> sealed_;
   std::size_t sealed_bytes_ = 0;
-  bool ended_ = false;  ///< The thread takes no further batch.
+  bool ended_ = false;                              ///< The thread takes no further batch.
+  std::optional<Clock::time_point> waits_since_;    ///< The first sealed change does, or the batch.
+  std::optional<Clock::time_point> doubted_since_;  ///< The place may not be ours.
+  bool hangs_ = false;
   Histogram commits_;
   BackupStatus backup_;
   bool backup_asked_ = false;        ///< The thread has yet to begin it.
@@ -97,7 +113,8 @@ class Writer {
   std::atomic<std::uint64_t> durable_ = 0, durable_bytes_ = 0;
   StatePlace::Obstacle obstacle_;      ///< Changed with the lock, by the thread alone.
   std::atomic<bool> blocked_ = false;  ///< There is an obstacle.
-  std::jthread thread_;                ///< Last, so that it ends first.
+  std::jthread thread_;                ///< After the members that it uses, so that it ends first.
+  std::jthread watch_;                 ///< Notices that the other thread hangs.
 };
 
 }  // namespace dlaunch::rendezvous

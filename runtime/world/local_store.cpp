@@ -30,6 +30,7 @@ struct OneClient final : store::Host, store::Outbox {
   void on_closed(store::ConnectionId, bool) override {}
 
   Bytes& buffer() override { return answers; }
+  Bytes& ahead() override { return answers; }
   void share(std::shared_ptr<const Bytes> block) override {
     answers.insert(answers.end(), block->begin(), block->end());
   }

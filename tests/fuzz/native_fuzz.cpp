@@ -40,6 +40,7 @@ class Peer : public store::Outbox {
     return closed_ || session_->feed(bytes, Clock::time_point{} + std::chrono::seconds(1));
   }
   Bytes& buffer() override { return heard_; }
+  Bytes& ahead() override { return heard_; }
   void share(std::shared_ptr<const Bytes> block) override {
     heard_.insert(heard_.end(), block->begin(), block->end());
   }

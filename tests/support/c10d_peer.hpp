@@ -45,6 +45,7 @@ class Peer final : public store::Outbox {
   void hang_up() { session_.reset(); }
 
   Bytes& buffer() override { return bytes_; }
+  Bytes& ahead() override { return bytes_; }
   void share(std::shared_ptr<const Bytes> block) override {
     bytes_.insert(bytes_.end(), block->begin(), block->end());
   }

@@ -243,7 +243,7 @@ void RoundsStory::pass_until(Clock::time_point until, std::vector<std::string>& 
     for (const auto& [name, speaker] : speakers_) {
       if (speaker.speaks) take(Heartbeat{speaker.session}, happened);
     }
-    take(Tick{}, happened);
+    take(Tick{held_since_}, happened);
     if (now_ == until) {
       at_the_end.insert(at_the_end.end(), happened.begin(), happened.end());
       // A deadline that does not go away would hold the shell up for ever.
@@ -273,6 +273,13 @@ std::vector<std::string> RoundsStory::line(const std::string& text) {
   if (words.size() == 2 && words[1] == "slept") {
     now_ = when;
     take(Tick{}, effects);
+    return effects;
+  }
+  // "t=3 mute" until "t=15 heard": nothing that is said leaves.
+  if (words.size() == 2 && (words[1] == "mute" || words[1] == "heard")) {
+    pass_until(when, effects);
+    held_since_.reset();
+    if (words[1] == "mute") held_since_ = when;
     return effects;
   }
   pass_until(when, effects);

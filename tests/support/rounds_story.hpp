@@ -43,6 +43,7 @@ class RoundsStory {
   JobRules rules_;
   Rounds rounds_;
   Clock::time_point now_{};
+  std::optional<Clock::time_point> held_since_;
   std::map<std::string, Speaker> speakers_;
   std::map<Session, std::string> names_;
   /// By epoch and rank, of those that failed and whose node runs.

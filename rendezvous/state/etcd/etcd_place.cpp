@@ -326,7 +326,7 @@ StatePlace::Wrote EtcdPlace::write(std::span<const Change> changes) {
   } catch (const Failure& failure) {
     if (failure.kind() == Failure::Kind::no_space) {
       obstacle_ = {"no space left in " + name_ + ": nothing is changed until there is room",
-                   "there is room again in " + name_};
+                   "there is room again in " + name_, true};
     } else if (failure.kind() == Failure::Kind::unreachable) {
       unreachable(failure);
     } else {

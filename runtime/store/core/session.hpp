@@ -24,6 +24,9 @@ class Outbox {
   virtual ~Outbox() = default;
   /// A buffer to append to at once; valid until the next call of any function here.
   virtual Bytes& buffer() = 0;
+  /// Likewise, for whole frames that tell nothing that was recorded: they may pass earlier ones
+  /// that wait until a change is durable.
+  virtual Bytes& ahead() = 0;
   /// A block that many connections send, after what was appended before.
   virtual void share(std::shared_ptr<const Bytes> block) = 0;
   /// Bytes written so far are still sent, then the connection ends. More bytes are not fed.

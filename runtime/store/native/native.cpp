@@ -213,7 +213,7 @@ bool NativeSession::dispatch(const wire::FrameHeader& header, BytesView payload)
   if (wire::is_change(header.type)) {
     if (answered_before(header)) return true;
     if (std::string why = space_->refusal(); !why.empty()) {
-      refuse(header.request, Errc::refused, std::move(why));
+      refuse_change(header.request, std::move(why));
       return true;
     }
     change_ = header.request;
@@ -289,7 +289,8 @@ void NativeSession::go_on_with_bulk() {
     change_ = request;
     if (std::string why = space_->refusal(); !why.empty()) {
       bulk_.reset();
-      return refuse(request, Errc::refused, std::move(why));
+      change_ = 0;
+      return refuse_change(request, std::move(why));
     }
   }
   const auto over =
@@ -351,6 +352,11 @@ void NativeSession::send(std::uint64_t request, const Message& message, std::uin
 
 void NativeSession::refuse(std::uint64_t request, Errc code, std::string sentence) {
   send(request, wire::Failed{code, std::move(sentence)});
+}
+
+void NativeSession::refuse_change(std::uint64_t request, std::string why) {
+  wire::encode_frame(out_.ahead(), {0, wire::Failed::type, wire::reply, request, epoch()},
+                     wire::Failed{Errc::refused, std::move(why)});
 }
 
 /// A frame has a limit; an answer that does not fit is refused instead.

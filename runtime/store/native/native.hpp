@@ -44,6 +44,9 @@ class NativeSession final : public Session {
   void pass_on(const wire::FrameHeader& header, BytesView payload, bool remember);
   bool answered_before(const wire::FrameHeader& header);
   void refuse(std::uint64_t request, Errc code, std::string sentence);
+  /// Nothing was recorded, so the answer does not wait for what was recorded before, and may not be
+  /// durable for long.
+  void refuse_change(std::uint64_t request, std::string why);
   template <class Message>
   void send(std::uint64_t request, const Message& message, std::uint16_t flags = wire::reply);
   /// As send, with this block as the value.

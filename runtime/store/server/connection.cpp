@@ -75,12 +75,20 @@ void Connection::send_with(Bytes frame, std::vector<unique_fd> descriptors) {
   chunk.descriptors = std::move(descriptors);
 }
 
+Bytes& Connection::ahead() {
+  dirty();
+  if (!overrun_ && !greedy_) return ahead_;
+  lost_.clear();
+  return lost_;
+}
+
 void Connection::close() {
   dirty();
   closing_ = true;
 }
 
 void Connection::hold(std::uint64_t change, std::uint64_t durable) {
+  mute_ = change > 0 && durable == 0;
   while (!holds_.empty() && holds_.front().change <= durable) {
     released_ = holds_.front().end;
     holds_.pop_front();
@@ -106,7 +114,8 @@ void Connection::discard() noexcept {
   holds_.clear();
   chunks_.clear();
   sealed_.clear();
-  queued_ = sent_ = sealed_sent_ = shared_ = 0;
+  ahead_.clear();
+  queued_ = sent_ = sealed_sent_ = shared_ = ahead_sent_ = 0;
   dirty_ = false;
 }
 
@@ -116,8 +125,8 @@ bool Connection::overfull(std::size_t bytes_max) const {
 }
 
 std::size_t Connection::held_bytes() const {
-  return sizeof(Connection) + queued_ + tail_bytes() - shared_ + sealed_.capacity() +
-         (session ? session->unread_bytes() : 0);
+  return sizeof(Connection) + queued_ + tail_bytes() - shared_ + ahead_.size() +
+         sealed_.capacity() + (session ? session->unread_bytes() : 0);
 }
 
 bool Connection::count_held() {
@@ -213,7 +222,11 @@ bool Connection::seal_some() {
 Connection::Flushed Connection::flush_sealed() {
   for (;;) {
     if (tls_->established() && !seal_some()) return Flushed::broken;
-    if (sealed_sent_ == sealed_.size()) return holds_.empty() ? Flushed::all : Flushed::held;
+    if (tls_->established() && may_send_ahead()) {
+      if (!tls_->seal(ahead_, sealed_)) return Flushed::broken;
+      ahead_.clear();
+    }
+    if (sealed_sent_ == sealed_.size()) return flushed();
     const BytesView left = BytesView(sealed_).subspan(sealed_sent_);
     const ssize_t n = ::send(socket.get(), left.data(), left.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     if (n < 0 && errno == EINTR) continue;
@@ -226,9 +239,28 @@ Connection::Flushed Connection::flush_sealed() {
   }
 }
 
+/// What waits begins with a frame, so one may be put before it.
+bool Connection::may_send_ahead() const { return !mute_ && !ahead_.empty() && sendable() == 0; }
+
+Connection::Flushed Connection::flush_ahead() {
+  while (ahead_sent_ < ahead_.size()) {
+    const BytesView left = BytesView(ahead_).subspan(ahead_sent_);
+    const ssize_t n = ::send(socket.get(), left.data(), left.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return would_block(errno) ? Flushed::blocked : Flushed::broken;
+    ahead_sent_ += static_cast<std::size_t>(n);
+  }
+  ahead_.clear();
+  ahead_sent_ = 0;
+  return Flushed::all;
+}
+
 Connection::Flushed Connection::flush() {
   dirty_ = false;
   if (tls_) return flush_sealed();
+  if (ahead_sent_ > 0) {
+    if (const auto begun = flush_ahead(); begun != Flushed::all) return begun;
+  }
   while (sendable() > 0) {
     const bool alone = chunks_.size() == 1 && chunks_.front().descriptors.empty();
     std::size_t total = alone ? sendable() : 0;
@@ -242,7 +274,10 @@ Connection::Flushed Connection::flush() {
     sent(static_cast<std::size_t>(n));
     if (static_cast<std::size_t>(n) < total) return Flushed::blocked;
   }
-  return holds_.empty() ? Flushed::all : Flushed::held;
+  if (may_send_ahead()) {
+    if (const auto passed = flush_ahead(); passed != Flushed::all) return passed;
+  }
+  return flushed();
 }
 
 }  // namespace dlaunch::store

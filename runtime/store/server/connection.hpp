@@ -48,10 +48,12 @@ class Connection final : public Outbox {
       : id(number), socket(std::move(connected)), owner_(owner) {}
 
   Bytes& buffer() override;
+  Bytes& ahead() override;
   void share(std::shared_ptr<const Bytes> block) override;
   void close() override;
   bool congested() const override {
-    return failed_ || queued_ + tail_bytes() > congested_bytes || Clock::now() >= turn_end_;
+    return failed_ || queued_ + tail_bytes() + ahead_.size() > congested_bytes ||
+           Clock::now() >= turn_end_;
   }
   void fail() noexcept override { failed_ = true; }
   bool failed() const { return failed_; }
@@ -63,7 +65,8 @@ class Connection final : public Outbox {
   void send_with(Bytes frame, std::vector<unique_fd> descriptors);
 
   /// Holds the bytes queued so far until the change of this number is durable; those up to
-  /// `durable` are. Numbers do not shrink from one call to the next.
+  /// `durable` are. Numbers do not shrink from one call to the next, save `durable` to 0: nothing
+  /// may leave then.
   void hold(std::uint64_t change, std::uint64_t durable);
   /// held: everything is sent except bytes that wait for a change.
   enum class Flushed { all, held, blocked, broken };
@@ -108,6 +111,7 @@ class Connection final : public Outbox {
   Clock::time_point due_since;
   Clock::duration unread{};
   bool c10d = false;
+  bool free = false;                          ///< What it is told waits for no change.
   MemoryCharge charge;                        ///< What the memory budget counts of it.
   std::shared_ptr<const ServerSecret> asked;  ///< With TLS: the secrets that it is asked for.
   std::uint64_t proved = 0;  ///< The number of the key that it has proved; 0: of none.
@@ -136,6 +140,11 @@ class Connection final : public Outbox {
   /// The number of remaining bytes that may go out.
   std::size_t sendable() const;
   Flushed flush_sealed();
+  bool may_send_ahead() const;
+  Flushed flush_ahead();
+  Flushed flushed() const {
+    return holds_.empty() && ahead_.empty() ? Flushed::all : Flushed::held;
+  }
   bool seal_some();
   ssize_t send_one();
   ssize_t send_many(std::size_t& total);
@@ -153,6 +162,9 @@ class Connection final : public Outbox {
     std::uint64_t end = 0;
   };
   std::deque<Hold> holds_;
+  Bytes ahead_;  ///< Frames that pass those that wait; ahead_sent_ bytes are sent.
+  std::size_t ahead_sent_ = 0;
+  bool mute_ = false;           ///< Nothing may leave.
   std::uint64_t gone_ = 0;      ///< The place of the first byte that is left.
   std::uint64_t released_ = 0;  ///< With holds_: the place of the first byte that waits.
   std::unique_ptr<ServerChannel> tls_;

@@ -92,6 +92,8 @@ void Server::on_failed(HearFailed hear) { state_->hear_failed = std::move(hear);
 
 void Server::on_no_room(MakeRoom choose) { state_->choose_to_go = std::move(choose); }
 
+void Server::on_full(HearFull hear) { state_->hear_full = std::move(hear); }
+
 std::vector<Server::C10dWaiting> Server::c10d_waiting() const {
   std::vector<C10dWaiting> all;
   for (auto& what : state_->c10d->waiting()) {
@@ -136,6 +138,13 @@ void Server::push(ConnectionId to, wire::Type type, BytesView payload, std::vect
   state_->send_soon();
 }
 
+void Server::push_ahead(ConnectionId to, wire::Type type) {
+  Connection* connection = state_->find(to);
+  if (connection == nullptr || connection->closing()) return;
+  wire::encode_frame(connection->ahead(), {0, type, 0, 0, 0}, {});
+  state_->send_soon();
+}
+
 void Server::forward_to(Backend& backend) {
   constexpr std::size_t answers_bytes_max = 256u << 20;
   state_->native.forward_to(&backend);
@@ -163,6 +172,10 @@ void Server::hold_for(Commits& commits) {
   commits.on_durable([state = std::weak_ptr(state_)] {
     if (const auto self = state.lock(); self && !self->stopped) self->on_durable();
   });
+}
+
+void Server::speak_freely(ConnectionId who, bool freely) {
+  if (Connection* connection = state_->find(who)) connection->free = freely;
 }
 
 void Server::drop_space(SpaceId space, std::string_view why) {

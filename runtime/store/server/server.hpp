@@ -120,6 +120,10 @@ class Server {
   /// Asked for a connection to let go when there is no room for another; 0: none. Called as above.
   using MakeRoom = std::function<ConnectionId(Clock::time_point now)>;
   void on_no_room(MakeRoom choose);
+  /// Hears that a newcomer waits since there is no room for another connection, and why; again each
+  /// time that room was looked for in vain. Called as above.
+  using HearFull = std::function<void(const std::string& sentence)>;
+  void on_full(HearFull hear);
   /// A PyTorch client that waits, and both addresses of its connection.
   struct C10dWaiting {
     Address peer, own;
@@ -134,6 +138,9 @@ class Server {
   ConnectionId adopt(unique_fd connected);
   /// Pushes a message nobody asked for, with descriptors on a unix socket.
   void push(ConnectionId to, wire::Type type, BytesView payload, std::vector<unique_fd> fds = {});
+  /// Pushes a message without a payload that tells nothing that was recorded: it passes others that
+  /// wait for changes to be durable.
+  void push_ahead(ConnectionId to, wire::Type type);
 
   /// From now on the backend carries out native store requests, in place of namespaces here. To be
   /// called before anyone connects; the backend outlives the server. A client may ask for much at
@@ -151,6 +158,9 @@ class Server {
   /// From now on each message waits until everything recorded before it is durable. To be called
   /// before anybody connects; `commits` outlives the server.
   void hold_for(Commits& commits);
+  /// Whether what the connection is told from now on depends on nothing that was recorded: then it
+  /// does not wait. At first it may.
+  void speak_freely(ConnectionId who, bool freely);
   /// Clients that sit in it sit nowhere then; their waits are refused with Errc::aborted and `why`.
   void drop_space(SpaceId space, std::string_view why);
   /// The connection's store requests go there from now on; to no_space: are refused. Its waits

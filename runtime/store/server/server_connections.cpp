@@ -166,7 +166,11 @@ void Server::State::flush(Connection& connection, Clock::time_point now) {
   if (connection.ended) return;
   if (connection.deaf) return connection.discard();
   if (connection.greedy()) return charge(connection);
-  if (commits != nullptr) connection.hold(commits->recorded(), commits->durable());
+  if (commits != nullptr) {
+    const std::uint64_t durable = commits->durable();
+    const bool waits = !connection.free || durable == 0;
+    connection.hold(waits ? commits->recorded() : 0, durable);
+  }
   if (connection.failed()) return failed(&connection, "its answer could not be made");
   const auto flushed = connection.flush();
   const std::size_t limit = connection.c10d ? c10d_queued_bytes_max : queued_bytes_max;

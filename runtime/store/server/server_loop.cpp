@@ -235,11 +235,13 @@ void Server::State::accept_some(std::uint64_t index, Clock::time_point now) {
   const auto end = now + accept_time;
   for (bool first = true; first || Clock::now() < end; first = false) {
     if (!may_accept(now)) return pause_accepting(index, pending.front().first + pending_slow);
-    if (connections.size() >= connection_limits.all) return make_room(index, now);
+    if (connections.size() >= connection_limits.all) {
+      return make_room(index, now, "as many as may be open");
+    }
     unique_fd socket(::accept4(listener.fd.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!socket) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
-      if (is_shortage(errno)) make_room(index, now);
+      if (is_shortage(errno)) make_room(index, now, errno_text(errno));
       return;
     }
     ++counters.accepted;
@@ -312,10 +314,14 @@ bool Server::State::may_accept(Clock::time_point now) {
 
 /// Makes room for a newcomer. A dropped connection frees its descriptor when the batch is over, and
 /// the newcomer is accepted in the next one. If there is nobody to drop, accepting rests.
-void Server::State::make_room(std::uint64_t index, Clock::time_point now) {
+void Server::State::make_room(std::uint64_t index, Clock::time_point now, const std::string& why) {
   if (drop_slow_pending(now)) return;
   if (choose_to_go) {
     if (Connection* connection = find(choose_to_go(now))) return end(*connection);
+  }
+  if (hear_full) {
+    hear_full("no descriptor is left for another connection: there are " +
+              std::to_string(connections.size()) + " (" + why + "), and newcomers wait");
   }
   out_of_descriptors = true;
   pause_accepting(index, now + accept_pause);

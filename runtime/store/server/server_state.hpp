@@ -106,7 +106,7 @@ struct Server::State final : Host, Connection::Owner, std::enable_shared_from_th
   bool count_peer(Connection& connection);
   /// Whether PyTorch's store is for the peer of this socket.
   bool admits_c10d(int socket) const;
-  void make_room(std::uint64_t index, Clock::time_point now);
+  void make_room(std::uint64_t index, Clock::time_point now, const std::string& why);
   void make_pending(Connection& connection, Clock::time_point now);
   void no_longer_pending(Connection& connection);
   bool drop_slow_pending(Clock::time_point now);
@@ -213,6 +213,7 @@ struct Server::State final : Host, Connection::Owner, std::enable_shared_from_th
   HearFailed hear_failed;
   HearUnproven hear_unproven;
   MakeRoom choose_to_go;
+  HearFull hear_full;
   Counters counters;
 };
 

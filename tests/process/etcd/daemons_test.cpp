@@ -151,6 +151,8 @@ TEST_CASE("jobs wait while etcd is gone, and go on when it is back") {
   SteadyJob job(listen, end_file);
   cluster.kill(0);
   REQUIRE(leader.job().saw("): nothing is changed until it can"));
+  // Longer than a lease, and than agents wait for an answer.
+  REQUIRE(job.a.saw("it does not answer within 5 s; the workers go on"));
   cluster.start(0);
   REQUIRE(leader.job().saw(" is reached again"));
   job.require_progress();

@@ -223,9 +223,12 @@ TEST_CASE("without a descriptor for another one the status is served, and the lo
   for (std::uint64_t i = 0; i < 32; ++i) {
     jobs.push_back(std::make_unique<RunningJob>(daemon.rendezvous, "j" + std::to_string(i), 1 + i));
   }
+  daemon.process.read_until("there is room for 32 connections only, as no more than 64 files ");
   std::vector<unique_fd> crowd;
   for (int i = 0; i < 100; ++i) crowd.push_back(connect_tcp(daemon.rendezvous, soon()));
   CHECK(daemon.page("/metrics").find("dlaunch_connections 32\n") != std::string::npos);
+  CHECK(daemon.page("/metrics").find("dlaunch_connections_max 32\n") != std::string::npos);
+  daemon.process.read_until("no descriptor is left for another connection: there are 32 ");
   // Readers that ask nothing take what is left; they have to go for the next one.
   for (int i = 0; i < 30; ++i) crowd.push_back(connect_tcp(daemon.http, soon()));
   CHECK(daemon.page("/api/v1/drain", "-X POST").ends_with("401"));

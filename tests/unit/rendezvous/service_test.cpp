@@ -382,12 +382,16 @@ TEST_CASE("a job that everybody has left is over, and the next one has rules of 
   auto join = impatient("a", 3);
   join.rules.liveness.lease = std::chrono::milliseconds(1);
   agent.tell(join);
-  SUBCASE("on purpose") {
+  SUBCASE("on purpose, which is told before it hangs up") {
     agent.tell(message::Leave{{0, 130, "stopped by SIGINT"}});
-    agent.say_goodbye();
+    CHECK(service.logged("job",
+                         "finished with exit code 130: node a left: stopped by SIGINT; "
+                         "it was the last one"));
   }
-  SUBCASE("without a word") { agent.hang_up(); }
-  CHECK(service.logged("job", "all its nodes have gone"));
+  SUBCASE("without a word") {
+    agent.hang_up();
+    CHECK(service.logged("job", "all its nodes have gone"));
+  }
   CHECK(service.jobs().at(0).status.state == rendezvous::JobStatus::State::finished);
   Pair next(service, "job", 10);
   CHECK(next.epoch == 1);

@@ -56,6 +56,7 @@ DaemonStatus sample() {
   status.loop_lag.add(20ms);
   status.loop_lag.add(1min);
   status.draining = true;
+  status.connections_max = 928;
   status.jobs_max = 1024;
   status.state = StateFigures{{}, true, StateFigures::Lead{true, 3500ms, "10.0.0.1:2379"}};
   status.state->commits.add(20ms);
@@ -295,6 +296,7 @@ TEST_CASE("what the metrics say") {
     CHECK(line_of(text, "dlaunch_http_connections") == "3");
     CHECK(line_of(text, "dlaunch_event_readers") == "2");
     CHECK(line_of(text, "dlaunch_draining") == "1");
+    CHECK(line_of(text, "dlaunch_connections_max") == "928");
     CHECK(line_of(text, "dlaunch_jobs_max") == "1024");
     CHECK(line_of(text, "dlaunch_rounds_closed_total") == "7");
     CHECK(line_of(text, "dlaunch_restarts_total") == "1");

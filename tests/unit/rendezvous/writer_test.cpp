@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <doctest/doctest.h>
 
@@ -27,7 +28,7 @@ class Disk final : public StatePlace {
   Wrote write(std::span<const Change>) override { return full_ ? Wrote::not_now : Wrote::all; }
   Clock::time_point tend() override { return Clock::time_point::max(); }
   Obstacle obstacle() const override {
-    return full_ ? Obstacle{"the disk is full", "the disk has room"} : Obstacle{};
+    return full_ ? Obstacle{"the disk is full", "the disk has room", true} : Obstacle{};
   }
   std::unique_ptr<Backup> back_up(const std::string&) override { return nullptr; }
   bool is_ours() const override { return true; }
@@ -69,4 +70,55 @@ TEST_CASE("the ends of 8,000 leases do not have the loop wait for a full disk") 
   ended.get();
   CHECK(journal.await_durable(commits.recorded(), test::soon()));
   CHECK(journal.refusal().empty());
+}
+
+namespace {
+
+/// A disk whose writes wait for the test.
+class Stalled final : public StatePlace {
+ public:
+  explicit Stalled(std::shared_future<void> goes_on) : goes_on_(std::move(goes_on)) {}
+
+  StateContents load() override { return {}; }
+  std::size_t changes_at_once() const override { return ~std::size_t{0}; }
+  Wrote write(std::span<const Change> /*changes*/) override {
+    goes_on_.wait();
+    return Wrote::all;
+  }
+  Clock::time_point tend() override { return Clock::time_point::max(); }
+  Obstacle obstacle() const override { return {}; }
+  std::unique_ptr<Backup> back_up(const std::string& /*name*/) override { return nullptr; }
+  bool is_ours() const override { return true; }
+  std::optional<StateFigures::Lead> lead() const override { return std::nullopt; }
+
+ private:
+  const std::shared_future<void> goes_on_;
+};
+
+}  // namespace
+
+TEST_CASE("a write that hangs is told, and changes wait for it") {
+  std::promise<void> disk;
+  boost::asio::io_context io;
+  const auto work = boost::asio::make_work_guard(io);
+  std::string said;
+  StateJournal journal(io, std::make_unique<Stalled>(disk.get_future().share()),
+                       [&](const LogLine& line) { said = line.sentence; });
+  const auto await_line = [&](const std::string& line) {
+    while (said != line) REQUIRE(io.run_one_until(test::soon()) == 1);
+  };
+  CHECK_FALSE(journal.held_since());
+  const auto before = Clock::now();
+  journal.job_opened("job", 1);
+  journal.commits()->seal();
+  await_line("writing the state hangs: changes wait until it goes on");
+  CHECK(journal.trouble() == said);
+  CHECK(journal.refusal().empty());
+  CHECK(journal.figures()->blocked);
+  CHECK(journal.held_since().value_or(before) > before);
+  disk.set_value();
+  await_line("the state is written again");
+  CHECK(journal.trouble().empty());
+  CHECK_FALSE(journal.figures()->blocked);
+  CHECK_FALSE(journal.held_since());
 }

@@ -229,3 +229,64 @@ TEST_CASE("a job with much that is not durable waits, alone, and not while nothi
   held.await(10);
   CHECK(heard("stored last"));
 }
+
+TEST_CASE("what tells of no change passes what waits, save while nothing may leave") {
+  Held held;
+  RawPeer peer(held.server.connect());
+  held.sit(peer, 7);
+  const store::ConnectionId number = held.server.host.last();
+  peer.ask(1, wire::Set{"k", as_bytes("v")});
+  held.await(2);
+  const auto push = [&](wire::Type type) {
+    held.server.on_loop([&](store::Server& s) {
+      s.push_ahead(number, type);
+      return true;
+    });
+  };
+  push(wire::Type::warning);
+  CHECK(held.silent(peer));
+  held.make_durable(1);
+  CHECK(peer.frame().first.type == wire::Type::warning);
+  push(wire::Type::report);
+  CHECK(peer.frame().first.type == wire::Type::report);
+  CHECK(held.silent(peer));
+  held.make_durable(2);
+  peer.answer<wire::Done>(1);
+}
+
+TEST_CASE("a refused change is answered before those that wait") {
+  Held held;
+  RawPeer peer(held.server.connect());
+  held.sit(peer, 7);
+  for (std::uint64_t i = 1; i <= 51; ++i) peer.ask(100 + i, wire::Add{"n", 1});
+  held.await(102);
+  held.make_durable(1);
+  peer.ask(200, wire::Add{"n", 1});
+  CHECK(peer.answer<wire::Failed>(200).sentence == "full");
+  held.make_durable(102);
+  for (std::uint64_t i = 1; i <= 51; ++i) peer.answer<wire::Number>(100 + i);
+}
+
+TEST_CASE("a connection that hears of nothing recorded does not wait") {
+  Held held;
+  RawPeer writer(held.server.connect()), newcomer(held.server.connect());
+  held.sit(writer, 7);
+  held.sit(newcomer, 8);
+  const auto free = [&](bool freely) {
+    held.server.on_loop([&](store::Server& s) {
+      s.speak_freely(held.server.host.last(), freely);
+      return true;
+    });
+  };
+  writer.ask(1, wire::Set{"k", as_bytes("v")});
+  held.await(2);
+  held.make_durable(1);
+  free(true);
+  newcomer.ask(1, wire::Get{"before"});
+  CHECK(as_text(newcomer.frame().second).ends_with("bbb"));
+  free(false);
+  newcomer.ask(2, wire::Get{"before"});
+  CHECK(held.silent(newcomer));
+  held.make_durable(2);
+  CHECK(as_text(newcomer.frame().second).ends_with("bbb"));
+}

@@ -73,6 +73,7 @@ class Peer final : public Outbox {
   std::size_t unread_bytes() const { return session_->unread_bytes(); }
 
   Bytes& buffer() override { return bytes_; }
+  Bytes& ahead() override { return bytes_; }
   void share(std::shared_ptr<const Bytes>) override {}
   void close() override {}
   bool congested() const override { return turn_++ != 0; }
