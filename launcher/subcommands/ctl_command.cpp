@@ -210,6 +210,11 @@ EarlyExit run_ctl(std::span<const std::string> arguments) {
                                     " is empty");
   }
   const bool acts = verb->method != "GET";
+  if (acts && asked.json) {
+    return ctl_options().refuse(
+        exit_code::usage,
+        "--json is for jobs and job; " + std::string(verb->name) + " answers with a sentence");
+  }
   if (acts && asked.token_file.empty()) {
     return ctl_options().refuse(exit_code::usage, std::string(verb->name) +
                                                       " needs --token-file FILE, with a token of "

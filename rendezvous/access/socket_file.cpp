@@ -51,7 +51,7 @@ gid_t group_of(const std::string& name) {
   group* found = nullptr;
   ::getgrnam_r(name.c_str(), &entry, buffer.data(), buffer.size(), &found);
   if (found != nullptr) return found->gr_gid;
-  throw Error(Errc::misuse, "socket-group: there is no group " + in_quotes(name) + " here");
+  throw Error(Errc::misuse, "there is no group " + in_quotes(name) + " here");
 }
 
 SocketFile::SocketFile(const std::string& path, mode_t mode, const std::string& group)

@@ -8,6 +8,7 @@
 #include "runtime/base/text/take.hpp"
 
 #include <array>
+#include <limits>
 #include <utility>
 
 namespace dlaunch::rendezvous {
@@ -115,9 +116,14 @@ Read<std::size_t> read_size(std::string_view value) {
     value.remove_suffix(unit.size());
     shift = bits;
   }
-  const auto number = read_integer(value, 0, bytes_limit >> shift);
-  if (const auto* complaint = std::get_if<Complaint>(&number)) {
+  const auto number = read_integer(value, 0, std::numeric_limits<long>::max());
+  const auto* complaint = std::get_if<Complaint>(&number);
+  const bool huge = !value.empty() && value.find_first_not_of("0123456789") == value.npos;
+  if (complaint != nullptr && !huge) {
     return Complaint{complaint->sentence + " (bytes, or with KiB, MiB or GiB behind)"};
+  }
+  if (complaint != nullptr || std::get<long>(number) > bytes_limit >> shift) {
+    return Complaint{"at most " + std::to_string(bytes_limit >> 30) + "GiB is allowed"};
   }
   const long bytes = std::get<long>(number) << shift;
   if (bytes < bytes_least) return Complaint{"at least 1MiB is needed"};
@@ -232,7 +238,8 @@ constexpr auto rows = std::to_array<OptionRow<Config>>({
     "How long a finished job is shown, and its nodes that come late are told how it ended."},
    [](Config& c, std::string_view v) { return take::store(read_duration(v), c.rules.remember); }},
   {{"drain-timeout", 0, "TIME", "30s", keys, live,
-    "How long running jobs may go on when the daemon is asked to stop."},
+    "How long running jobs may go on when the daemon is asked to stop; with the state in etcd they "
+    "go on with the next leader."},
    take::duration<&Config::drain_timeout>},
   {{"log-level", 0, "debug|info|warning|error", "info", keys, live, "The least that is logged."},
    take::choice<&Config::log_level, levels>},
@@ -324,6 +331,9 @@ Config reloaded(const Config& before, const Config& now) {
     if (option.traits.reload) config.given.replace(now.given.of(option.flag));
   }
   config.given.apply(rows, config);
+  // The start has completed them by what the service manager gives.
+  config.listen = before.listen;
+  config.state = before.state;
   return config;
 }
 

@@ -41,7 +41,54 @@ ServiceRules rules_of(const Config& config) {
   return rules;
 }
 
+/// Connections stay, whatever secret they proved.
+void reload_secrets(DaemonTask& task, Log& log) {
+  try {
+    const auto secrets = task.read_secrets(task.config);
+    if (secrets.empty() == task.keyring.empty()) return task.keyring.accept(secrets);
+    log.warning(secrets.empty() ? "there is no secret any more: until a restart, it is still "
+                                  "asked for"
+                                : "there is a secret now: only a restart makes it asked for");
+  } catch (const Error& error) {
+    log.error(std::string("the secret was not read again, the old one stays: ") + error.what());
+  }
+}
+
 }  // namespace
+
+bool reload(DaemonTask& task, Log& log) {
+  auto read = task.read_again();
+  std::string wrong;
+  if (const auto* exit = std::get_if<EarlyExit>(&read)) {
+    // The log names the program itself.
+    const std::string program = dlaunchd_options().program() + ": ";
+    wrong = exit->text.substr(exit->text.starts_with(program) ? program.size() : 0);
+    if (wrong.ends_with('\n')) wrong.pop_back();
+  } else {
+    try {
+      task.operators = task.read_operators(std::get<Config>(read));
+    } catch (const Error& error) {
+      wrong = error.what();
+    }
+  }
+  if (!wrong.empty()) {
+    log.error("the configuration was not reloaded, the old one stays: " + wrong);
+    return false;
+  }
+  const Config& now = std::get<Config>(read);
+  const auto fixed = unchangeable(task.config, now);
+  // Keys that need a restart keep their old values, so that the next reload names them again.
+  task.config = reloaded(task.config, now);
+  log.info("the configuration was reloaded");
+  log.set_least(now.log_level);
+  log.set_form(now.log_format);
+  if (!fixed.empty()) {
+    log.warning("changed in the configuration, but in effect only after a restart: " +
+                joined(fixed));
+  }
+  reload_secrets(task, log);
+  return true;
+}
 
 Daemon::Daemon(DaemonTask task, Log& log)
     : task_(std::move(task)),
@@ -59,14 +106,14 @@ Daemon::Daemon(DaemonTask task, Log& log)
   for (const int number : {SIGTERM, SIGINT}) {
     if (std::ranges::find(ignored, number) == ignored.end()) signals_.add(number);
   }
-  keyring_.accept(std::exchange(task_.secrets, {}));
-  ask_for_secret(task_.config.trust_loopback);
+  ask_for_secret();
   open_listeners();
 }
 
-void Daemon::ask_for_secret(bool trust_loopback) {
-  if (keyring_.empty()) return;
-  service_.server().ask_for({.keys = keyring_.keys(), .trust_loopback = trust_loopback});
+void Daemon::ask_for_secret() {
+  if (task_.keyring.empty()) return;
+  service_.server().ask_for(
+      {.keys = task_.keyring.keys(), .trust_loopback = task_.config.trust_loopback});
 }
 
 /// However it ends, the state of connections is recorded while the journal still exists.
@@ -77,7 +124,9 @@ int Daemon::run() {
   await_signal();
   await_watchdog();
   await_turn();
+  hold_signal(SIGHUP, false);
   io_.run();
+  hold_signal(SIGHUP, true);
   return exit_code_;
 }
 
@@ -134,7 +183,7 @@ void Daemon::open_listeners() {
   if (http.empty() && task_.config.http) http = open(*task_.config.http);
   for (auto& fd : rendezvous) {
     const Address at = local_address(fd.get());
-    if (!at.is_loopback() && keyring_.empty()) {
+    if (!at.is_loopback() && task_.keyring.empty()) {
       throw Error(Errc::refused, "the socket at " + at.to_string() +
                                      " can be reached from other hosts, and there is no secret: "
                                      "listen on 127.0.0.1 or [::1]");
@@ -173,8 +222,8 @@ void Daemon::announce() {
   ready_since_ = Clock::now();
   log_.set_least(LogLine::Level::info);
   log_.info(fmt::format("ready pid={} listen={} http={} state={} secret={} fds={}", ::getpid(),
-                        listening_, http_at_, task_.config.state, keyring_.empty() ? "none" : "yes",
-                        process_figures().fds_max));
+                        listening_, http_at_, task_.config.state,
+                        task_.keyring.empty() ? "none" : "yes", process_figures().fds_max));
   if (const auto fds = process_figures().fds_max; fds < 2 * reserved) {
     log_.warning(
         fmt::format("there is room for {} connections only, as no more than {} files may "
@@ -207,65 +256,23 @@ void Daemon::on_signal(int number) {
 
 void Daemon::reload() {
   tell_manager([&] { manager_.reloading(); });
-  auto read = task_.read_again();
-  std::string wrong;
-  if (const auto* exit = std::get_if<EarlyExit>(&read)) {
-    // The log names the program itself.
-    const std::string program = dlaunchd_options().program() + ": ";
-    wrong = exit->text.substr(exit->text.starts_with(program) ? program.size() : 0);
-    if (wrong.ends_with('\n')) wrong.pop_back();
-  } else {
-    try {
-      task_.operators = task_.read_operators(std::get<Config>(read));
-      if (status_) status_->admit(task_.operators);
-    } catch (const Error& error) {
-      wrong = error.what();
+  if (rendezvous::reload(task_, log_)) {
+    if (status_) status_->admit(task_.operators);
+    service_.change(task_.config.rules);
+    ask_for_secret();
+    if (!task_.keyring.empty()) {
+      log_.info(task_.keyring.report(
+          [this](std::uint64_t key) { return service_.server().connections_by(key); }));
     }
-  }
-  if (!wrong.empty()) {
-    log_.error("the configuration was not reloaded, the old one stays: " + wrong);
-  } else {
-    const Config& now = std::get<Config>(read);
-    const auto fixed = unchangeable(task_.config, now);
-    service_.change(now.rules);
-    log_.info("the configuration was reloaded");
-    log_.set_least(now.log_level);
-    log_.set_form(now.log_format);
-    if (!fixed.empty()) {
-      log_.warning("changed in the configuration, but in effect only after a restart: " +
-                   joined(fixed));
-    }
-    // Keys that need a restart keep their old values, so that the next reload names them again.
-    task_.config = reloaded(task_.config, now);
-    reload_secrets(now);
   }
   tell_manager([&] { manager_.ready("listening on " + listening_); });
-}
-
-/// Connections stay, whatever secret they proved.
-void Daemon::reload_secrets(const Config& now) {
-  try {
-    const auto secrets = task_.read_secrets(now);
-    if (secrets.empty() != keyring_.empty()) {
-      log_.warning(secrets.empty() ? "there is no secret any more: until a restart, it is still "
-                                     "asked for"
-                                   : "there is a secret now: only a restart makes it asked for");
-    } else {
-      keyring_.accept(secrets);
-    }
-  } catch (const Error& error) {
-    log_.error(std::string("the secret was not read again, the old one stays: ") + error.what());
-  }
-  if (keyring_.empty()) return;
-  ask_for_secret(now.trust_loopback);
-  log_.info(
-      keyring_.report([this](std::uint64_t key) { return service_.server().connections_by(key); }));
 }
 
 // ---- The end ----
 
 void Daemon::begin_drain(int signal_number) {
   draining_ = true;
+  if (task_.config.state.starts_with(etcd_state)) return hand_over(signal_number);
   const auto limit = task_.config.drain_timeout;
   const std::string sentence =
       fmt::format("SIG{}: draining; {} may end within {}", ::sigabbrev_np(signal_number),
@@ -280,6 +287,18 @@ void Daemon::begin_drain(int signal_number) {
   });
   service_.drain([this] { leave(); }, farewell);
   if (status_) status_->turned(unready(), journal_->backup());
+}
+
+/// Jobs go on with the next one that leads, which a drain would keep from them, and them from it.
+void Daemon::hand_over(int signal_number) {
+  const auto running = static_cast<long>(unfinished());
+  const std::string sentence = fmt::format(
+      "SIG{}: giving up the lead; {} {} on with the dlaunchd that leads next",
+      ::sigabbrev_np(signal_number), plural(running, "job"), running == 1 ? "goes" : "go");
+  log_.info(sentence);
+  tell_manager([&] { manager_.stopping(sentence, stop_reserve); });
+  if (running > 0) exit_code_ = exit_code::preempted;
+  leave();
 }
 
 /// Jobs that still run learn of the end by their broken connections, as after a crash.

@@ -29,7 +29,7 @@ namespace dlaunch::rendezvous {
 struct DaemonTask {
   Config config;
   std::vector<ActivatedSocket> sockets;        ///< From the service manager.
-  std::vector<Granted> secrets;                ///< The accepted secrets.
+  Keyring keyring;                             ///< The accepted secrets.
   std::shared_ptr<const Operators> operators;  ///< Null: nobody may act on it.
   std::string notify_socket;                   ///< NOTIFY_SOCKET; empty: none.
   /// How often the manager wants a word.
@@ -42,12 +42,17 @@ struct DaemonTask {
   std::function<std::shared_ptr<const Operators>(const Config&)> read_operators;
 };
 
+/// Reads the configuration, the operators and the secrets again, for a daemon that serves or stands
+/// by. What is wrong is logged, and changes nothing. False: the configuration is the old one.
+bool reload(DaemonTask& task, Log& log);
+
 /// dlaunchd as a whole: listeners, the service, signals, and the talk with the service manager, on
 /// one thread and one io_context; the status on a thread of its own.
 class Daemon {
  public:
   /// Opens the state and the listeners. Throws Error where one cannot be opened, or where a
-  /// listener would be reachable from other hosts without a secret.
+  /// listener would be reachable from other hosts without a secret. SIGHUP is to be held: run()
+  /// lets it go.
   Daemon(DaemonTask task, Log& log);
   ~Daemon();
 
@@ -57,8 +62,7 @@ class Daemon {
 
  private:
   std::unique_ptr<JobJournal> load_journal();
-  void ask_for_secret(bool trust_loopback);
-  void reload_secrets(const Config& now);
+  void ask_for_secret();
   void open_listeners();
   std::vector<unique_fd> open(const ListenAt& at);
   std::vector<unique_fd> open_all(const ListenAt& at);
@@ -68,6 +72,7 @@ class Daemon {
   void on_signal(int number);
   void reload();
   void begin_drain(int signal_number);
+  void hand_over(int signal_number);
   void end_drain();
   void leave();
   void await_watchdog();
@@ -86,7 +91,6 @@ class Daemon {
   DaemonTask task_;
   Log& log_;
   boost::asio::io_context io_{1};
-  Keyring keyring_;
   std::deque<SocketFile> socket_files_;
   std::unique_ptr<JobJournal> journal_;
   Service service_;

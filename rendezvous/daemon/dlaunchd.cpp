@@ -49,10 +49,22 @@ int fail(Log& log, int code, const std::string& sentence) {
 /// The name under which the unit's LoadCredential= puts the secret.
 constexpr const char* credential = "dlaunchd.secret";
 
+/// Looks up what a key names; a failure says where that was written.
+template <class Reader>
+auto look_up(const Config& config, const char* key, const std::string& path, Reader reader) {
+  try {
+    return reader(path);
+  } catch (const Error& error) {
+    throw Error(error.errc(), config.given.as_written(key) + ": " + error.what());
+  }
+}
+
 /// The nodes' secrets: from the file that is configured, else among the credentials, where they are
 /// there.
 std::vector<Secret> find_node_secrets(const Config& config) {
-  if (!config.secret_file.empty()) return read_secrets_file(config.secret_file);
+  if (!config.secret_file.empty()) {
+    return look_up(config, "secret-file", config.secret_file, read_secrets_file);
+  }
   const auto directory = variable("CREDENTIALS_DIRECTORY");
   if (!directory || ::access((*directory + "/" + credential).c_str(), F_OK) != 0) return {};
   return read_secrets_credential(credential, directory->c_str());
@@ -67,10 +79,12 @@ std::vector<Granted> find_secrets(const Config& config) {
   grant(store::Role::node, find_node_secrets(config));
   const bool nodes = !granted.empty();
   if (!config.tool_secret_file.empty()) {
-    grant(store::Role::tool, read_secrets_file(config.tool_secret_file));
+    grant(store::Role::tool,
+          look_up(config, "tool-secret-file", config.tool_secret_file, read_secrets_file));
   }
   if (!config.read_only_secret_file.empty()) {
-    grant(store::Role::read_only, read_secrets_file(config.read_only_secret_file));
+    grant(store::Role::read_only, look_up(config, "read-only-secret-file",
+                                          config.read_only_secret_file, read_secrets_file));
   }
   if (!nodes && !granted.empty()) {
     throw Error(Errc::misuse,
@@ -87,7 +101,8 @@ std::vector<Granted> find_secrets(const Config& config) {
 /// The operators, from the same kinds of places. Null: there are none.
 std::shared_ptr<const Operators> find_operators(const Config& config) {
   if (!config.http_token_file.empty()) {
-    return std::make_shared<const Operators>(read_operators_file(config.http_token_file));
+    return std::make_shared<const Operators>(
+        look_up(config, "http-token-file", config.http_token_file, read_operators_file));
   }
   const auto directory = variable("CREDENTIALS_DIRECTORY");
   const std::string path = directory.value_or("") + "/dlaunchd.operators";
@@ -111,12 +126,13 @@ void check_state_folder(const Config& config) {
 /// What the start refuses although each value is good by itself: --check refuses it as well. Throws
 /// Error.
 void check_start(const DaemonTask& task) {
-  Keyring().accept(task.secrets);
   const Config& config = task.config;
-  for (const auto& no : {exposure(config, !task.secrets.empty()), doubled_address(config)}) {
+  for (const auto& no : {exposure(config, !task.keyring.empty()), doubled_address(config)}) {
     if (no) throw Error(Errc::misuse, *no);
   }
-  if (!config.socket_group.empty()) group_of(config.socket_group);
+  if (!config.socket_group.empty()) {
+    look_up(config, "socket-group", config.socket_group, group_of);
+  }
   // A file may be checked where its folder is not, as that of another host or of a container.
   if (!config.check) check_state_folder(config);
 }
@@ -172,8 +188,9 @@ int print_job_key(std::span<const std::string> arguments) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  fill_standard_descriptors();
+  fill_standard_descriptors(true);
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);  // A file that may not grow is told of in a sentence.
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   if (!arguments.empty() && arguments.front() == "job-key") {
     return print_job_key(std::span(arguments).subspan(1));
@@ -190,7 +207,7 @@ int main(int argc, char** argv) {
   task.read_again = read;
   task.read_secrets = find_secrets;
   try {
-    task.secrets = find_secrets(task.config);
+    task.keyring.accept(find_secrets(task.config));
     task.operators = find_operators(task.config);
     task.read_operators = find_operators;
     check_start(task);
@@ -203,6 +220,7 @@ int main(int argc, char** argv) {
   const bool journal = is_journal(STDERR_FILENO, variable("JOURNAL_STREAM").value_or(""));
   Log log(STDERR_FILENO, std::string(journal ? journal_path : ""));
   log.set_form(task.config.log_format);
+  log.set_least(task.config.log_level);
   auto sockets = take_activated_sockets(variable, ::getpid());
   if (const auto* complaint = std::get_if<Complaint>(&sockets)) {
     return fail(log, exit_code::configuration, complaint->sentence);
@@ -211,6 +229,7 @@ int main(int argc, char** argv) {
   task.notify_socket = variable("NOTIFY_SOCKET").value_or("");
   task.watchdog = watchdog_period(variable, ::getpid());
   raise_fd_limit();
+  hold_signal(SIGHUP, true);
   try {
     if (task.config.state.starts_with(etcd_state)) {
       if (!task.sockets.empty()) {
@@ -218,7 +237,8 @@ int main(int argc, char** argv) {
                     "with its state in etcd dlaunchd opens its ports when it leads; disable "
                     "dlaunchd.socket, and let listen name the address");
       }
-      task.led = await_lead(task.config, {log, task.notify_socket, task.watchdog});
+      task.led = await_lead(task.config,
+                            {log, task.notify_socket, task.watchdog, [&] { reload(task, log); }});
       if (!task.led) return 0;
     }
     return Daemon(std::move(task), log).run();

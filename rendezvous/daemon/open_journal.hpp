@@ -7,6 +7,7 @@
 #include "rendezvous/state/state_place.hpp"
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -23,11 +24,12 @@ struct Standby {
   Log& log;
   std::string notify_socket;                          ///< As DaemonTask::notify_socket.
   std::optional<std::chrono::microseconds> watchdog;  ///< As DaemonTask::watchdog.
+  std::function<void()> reload;                       ///< Serves SIGHUP.
 };
 
 /// Waits until this process leads in the etcd that `config.state` names; the service manager takes
 /// one that stands by for started. Null: a signal asked it to stop. Throws Error where etcd
-/// refuses.
+/// refuses. SIGHUP is to be held, and is so again afterwards.
 std::unique_ptr<StatePlace> await_lead(const Config& config, const Standby& standby);
 
 /// The journal of jobs: in `led`, or, if that is null, where `config.state` says. `io` and `log`

@@ -101,6 +101,7 @@ OptionTable options_of(const StateCommand& command) {
 bool has_sqlite() { return true; }
 
 std::unique_ptr<StatePlace> open_state_file(const std::string& path) {
+  Reserve::require_possible(path);
   return std::make_unique<SqlitePlace>(StateFile::open(path));
 }
 
@@ -122,7 +123,8 @@ std::optional<int> run_state_command(std::span<const std::string> arguments) {
   try {
     return say_and_exit_with(0, "dlaunchd: " + command->run(words) + "\n");
   } catch (const Error& error) {
-    return say_and_exit_with(exit_code::configuration,
+    const bool passes = error.errc() == Errc::unreachable;
+    return say_and_exit_with(passes ? exit_code::unreachable : exit_code::configuration,
                              std::string("dlaunchd: ") + error.what() + "\n");
   }
 }

@@ -1,5 +1,6 @@
 #include "rendezvous/http/http_server.hpp"
 
+#include "rendezvous/http/request.hpp"
 #include "runtime/base/os/socket.hpp"
 #include "runtime/base/phrases.hpp"
 
@@ -298,19 +299,26 @@ Page HttpServer::State::page_for(const Request& request, const std::string& peer
                          "pages are read here, by GET and HEAD, and acted on by POST and "
                          "DELETE");
   }
-  if (request.get().count(http::field::host) > 1) {
+  const auto hosts = request.get().count(http::field::host);
+  if (hosts > 1 || (hosts == 0 && request.get().version() >= 11)) {
     return sentence_page(400, "a request has one Host");
   }
   const auto text = [](auto view) { return std::string_view(view.data(), view.size()); };
   const auto header = [&](auto name) { return text(request.get()[name]); };
-  const PageRequest asked{.target = text(request.get().target()),
-                          .host = header(http::field::host),
-                          .origin = header(http::field::origin),
-                          .accept = header(http::field::accept),
-                          .last_event_id = header("Last-Event-ID"),
-                          .method = reads ? "GET" : text(request.get().method_string()),
-                          .authorization = header(http::field::authorization),
-                          .peer = peer};
+  PageRequest asked{.target = text(request.get().target()),
+                    .host = header(http::field::host),
+                    .origin = header(http::field::origin),
+                    .accept = header(http::field::accept),
+                    .last_event_id = header("Last-Event-ID"),
+                    .method = reads ? "GET" : text(request.get().method_string()),
+                    .authorization = header(http::field::authorization),
+                    .peer = peer};
+  if (const auto absolute = absolute_target(asked.target)) {
+    if (absolute->host.empty()) return sentence_page(400, "the target names no host");
+    // It takes the place of the Host, which is ignored then.
+    asked.host = absolute->host;
+    asked.target = absolute->path;
+  }
   try {
     Page page = pages(asked);
     if (page.feed && method == http::verb::head) page.feed.reset();

@@ -64,6 +64,17 @@ int weight_of(std::string_view parameters) {
 
 }  // namespace
 
+std::optional<AbsoluteTarget> absolute_target(std::string_view target) {
+  for (const std::string_view scheme : {"http://", "https://"}) {
+    if (!same_text(target.substr(0, scheme.size()), scheme)) continue;
+    target.remove_prefix(scheme.size());
+    const auto path = std::min(target.find_first_of("/?"), target.size());
+    const bool has_path = target.substr(path).starts_with('/');
+    return AbsoluteTarget{target.substr(0, path), has_path ? target.substr(path) : "/"};
+  }
+  return std::nullopt;
+}
+
 bool is_loopback_host(std::string_view host) {
   std::string_view port;
   if (host.starts_with('[')) {

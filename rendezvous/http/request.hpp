@@ -9,6 +9,14 @@
 /// The parts of a request that our own code reads. Pure, and total: the text may be anything.
 namespace dlaunch::rendezvous {
 
+/// A target in absolute form, "http://HOST/path", as proxies are sent it (RFC 9112, 3.2.2).
+struct AbsoluteTarget {
+  std::string_view host;  ///< Empty where it names none, which is wrong.
+  std::string_view path;  ///< With its query; "/" where there is none.
+};
+/// Nullopt: the target has another form.
+std::optional<AbsoluteTarget> absolute_target(std::string_view target);
+
 /// Whether a Host header names this machine's loopback: "localhost", "127.0.0.1:29401",
 /// "[::1]:8080".
 bool is_loopback_host(std::string_view host);

@@ -14,6 +14,10 @@ class Reserve {
 
   explicit Reserve(const std::string& state_file) : path_(state_file + "-reserve") {}
 
+  /// Throws Error (Errc::refused) where a limit of this process (ulimit -f) keeps the files of such
+  /// a state from being large enough.
+  static void require_possible(const std::string& state_file);
+
   /// True if the room is reserved, now or before.
   bool take();
   void give_up();

@@ -18,7 +18,7 @@ constexpr auto room_pause = std::chrono::milliseconds(500);
 }  // namespace
 
 SqlitePlace::SqlitePlace(StateFile file)
-    : file_(std::move(file)), reserve_(file_.path()), full_(!reserve_.take()) {}
+    : file_(std::move(file)), reserve_(file_.own_path()), full_(!reserve_.take()) {}
 
 StatePlace::Wrote SqlitePlace::write(std::span<const Change> changes) {
   if (file_.write(changes) == StateFile::Wrote::all) return Wrote::all;
@@ -44,7 +44,7 @@ StatePlace::Obstacle SqlitePlace::obstacle() const {
 /// The backups' own folder: none of SQLite's files has a name there, and only the daemon that has
 /// the file locked writes there.
 std::unique_ptr<Backup> SqlitePlace::back_up(const std::string& name) {
-  const std::string folder = file_.path() + "-backups";
+  const std::string folder = file_.own_path() + "-backups";
   if (::mkdir(folder.c_str(), S_IRWXU) != 0 && errno != EEXIST) {
     throw Error(Errc::refused,
                 "cannot make the folder " + in_quotes(folder) + ": " + errno_text(errno));

@@ -117,7 +117,8 @@ class FileCopy final : public Backup {
     ::unlink((part_ + "-journal").c_str());
   }
   Error failed(const sqlite::Failure& failure) const {
-    return cannot_write(part_, failure.no_space() ? "no space left on device" : failure.what());
+    if (!failure.no_space()) return cannot_write(part_, failure.what());
+    return {Errc::unreachable, cannot_write(part_, "no space left on device").what()};
   }
 
   const std::string path_, part_;

@@ -57,7 +57,7 @@ void require_log_has_file(const std::string& path) {
     const auto size = std::filesystem::file_size(file, none);
     return none ? 0 : size;
   };
-  const std::string log = path + "-wal";
+  const std::string log = own_path_of(path) + "-wal";
   if (size_of(path) != 0 || size_of(log) == 0) return;
   throw refused_state(path, "is not there, but its log " + in_quotes(log) +
                                 " is: put back the file that it belongs to, or move it away, too");
@@ -87,6 +87,16 @@ StateLost lost_state(const std::string& path, const sqlite::Failure& failure) {
 }
 
 }  // namespace
+
+std::string own_path_of(const std::string& path) {
+  constexpr int links_max = 40;  // As the kernel has it.
+  std::filesystem::path own = path;
+  std::error_code none;
+  for (int i = 0; i < links_max && std::filesystem::is_symlink(own, none); ++i) {
+    own = own.parent_path() / std::filesystem::read_symlink(own, none);
+  }
+  return own.string();
+}
 
 Error refused_state(const std::string& path, const std::string& why) {
   return {Errc::refused, named(path) + " " + why};
@@ -122,6 +132,7 @@ StateFile& StateFile::operator=(StateFile&&) noexcept = default;
 StateFile::~StateFile() = default;
 
 const std::string& StateFile::path() const { return state_->path; }
+const std::string& StateFile::own_path() const { return state_->own_path; }
 
 StateFile StateFile::open(const std::string& path) {
   require_log_has_file(path);

@@ -45,6 +45,8 @@ class StateFile {
   void forget_memory();
 
   const std::string& path() const;
+  /// The path of the file itself where path() is a link to it.
+  const std::string& own_path() const;
 
  private:
   struct State;

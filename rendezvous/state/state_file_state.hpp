@@ -43,6 +43,10 @@ std::int64_t sum_of(std::string_view table, const Fields&... fields) {
   return static_cast<std::int64_t>(sum);
 }
 
+/// The path of the file that a link leads to, be it there or not; else the path itself. What
+/// belongs to the file lies beside the file, as its log does.
+std::string own_path_of(const std::string& path);
+
 Error refused_state(const std::string& path, const std::string& why);
 Error damaged_state(const std::string& path, const std::string& how);
 Error cannot_open_state(const std::string& path, const sqlite::Failure& failure);
@@ -56,7 +60,8 @@ struct FileIdentity {
 };
 
 struct StateFile::State {
-  State(std::string at, sqlite::Connection::Mode mode) : path(std::move(at)), file(path, mode) {}
+  State(std::string at, sqlite::Connection::Mode mode)
+      : path(std::move(at)), own_path(own_path_of(path)), file(path, mode) {}
   State(const State&) = delete;
   State& operator=(const State&) = delete;
   ~State();
@@ -103,7 +108,7 @@ struct StateFile::State {
     if (!good) throw damaged_state(path, std::string("the sum of a row of ") + table + " is wrong");
   }
 
-  const std::string path;
+  const std::string path, own_path;
   sqlite::Connection file;
   /// The file and its log, if both are written.
   std::optional<std::array<FileIdentity, 2>> opened_as;

@@ -85,7 +85,8 @@ std::unique_ptr<EtcdPlace> EtcdPlace::lead(const Servers& servers, const std::st
       }
       if (!other.empty() && leader != other) {
         leader = other;
-        told("stands by: " + other + " leads, with its state in " + place->name_);
+        told(Why::another_leads,
+             "stands by: " + other + " leads, with its state in " + place->name_);
       }
     } catch (const Failure& failure) {
       if (failure.kind() == Failure::Kind::refused) {
@@ -94,7 +95,8 @@ std::unique_ptr<EtcdPlace> EtcdPlace::lead(const Servers& servers, const std::st
       // Each member may give another reason.
       if (leader != "") {
         leader = "";
-        told(place->name_ + " cannot be reached, and is tried again: " + failure.what());
+        told(Why::out_of_reach,
+             place->name_ + " cannot be reached, and is tried again: " + failure.what());
       }
     }
     std::unique_lock lock(mutex);
@@ -171,6 +173,12 @@ void EtcdPlace::refused(const Failure& failure) {
 
 // ---- Reading ----
 
+Error EtcdPlace::unreadable(const Failure& failure) const {
+  const bool passes = failure.kind() == Failure::Kind::unreachable;
+  return Error(passes ? Errc::unreachable : Errc::refused,
+               name_ + " cannot be read: " + failure.what());
+}
+
 Json EtcdPlace::range(const std::string& key, const std::string& end, std::int64_t revision,
                       std::size_t limit) {
   Json asked = Json::object({{"key", to_base64(key)}, {"limit", std::to_string(limit)}});
@@ -243,8 +251,7 @@ StateContents EtcdPlace::load() {
     }
     return contents;
   } catch (const Failure& failure) {
-    throw Error(failure.kind() == Failure::Kind::unreachable ? Errc::unreachable : Errc::refused,
-                name_ + " cannot be read: " + failure.what());
+    throw unreadable(failure);
   }
 }
 
@@ -305,7 +312,7 @@ StateContents EtcdPlace::read(const Servers& servers) {
     }
     return contents;
   } catch (const Failure& failure) {
-    throw Error(Errc::refused, place.name_ + " cannot be read: " + failure.what());
+    throw place.unreadable(failure);
   }
 }
 

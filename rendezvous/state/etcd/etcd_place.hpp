@@ -25,8 +25,9 @@ namespace dlaunch::rendezvous::etcd {
 /// request that reaches etcd twice or late takes effect once.
 class EtcdPlace final : public StatePlace {
  public:
-  /// Called while another process leads, or etcd is out of reach: once for each of these.
-  using Told = std::function<void(const std::string& sentence)>;
+  enum class Why { another_leads, out_of_reach };
+  /// Called while it does not lead, once for each reason.
+  using Told = std::function<void(Why why, const std::string& sentence)>;
   /// Returns when this process leads, or null when `stop` is requested first. `identity` is its
   /// name for others. Throws Error (Errc::refused) if etcd refuses.
   static std::unique_ptr<EtcdPlace> lead(const Servers& servers, const std::string& identity,
@@ -59,6 +60,7 @@ class EtcdPlace final : public StatePlace {
   void keep_lead();
   void unreachable(const Failure& failure);
 
+  Error unreadable(const Failure& failure) const;
   Json range(const std::string& key, const std::string& end, std::int64_t revision,
              std::size_t limit);
   std::optional<std::string> value_of(const std::string& key);

@@ -35,9 +35,11 @@ std::vector<std::string> read_environment() {
   return variables;
 }
 
-void fill_standard_descriptors() {
+void fill_standard_descriptors(bool prints) {
   for (int fd = 0; fd < 3; ++fd) {
-    if (::fcntl(fd, F_GETFD) < 0) ::open(_PATH_DEVNULL, O_RDWR);  // Takes the lowest free number.
+    if (::fcntl(fd, F_GETFD) == 0) continue;
+    // Takes the lowest free number.
+    ::open(_PATH_DEVNULL, prints && fd == STDOUT_FILENO ? O_RDONLY : O_RDWR);
   }
 }
 
@@ -50,6 +52,13 @@ std::vector<int> ignored_signals() {
     }
   }
   return ignored;
+}
+
+void hold_signal(int number, bool held) {
+  sigset_t one;
+  ::sigemptyset(&one);
+  ::sigaddset(&one, number);
+  ::pthread_sigmask(held ? SIG_BLOCK : SIG_UNBLOCK, &one, nullptr);
 }
 
 std::optional<std::string> read_whole_file(const std::string& path) {

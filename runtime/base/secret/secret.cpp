@@ -17,6 +17,8 @@ constexpr std::size_t raw_key_bytes_min = 32;
 constexpr std::string_view base64_alphabet =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
+constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
+
 constexpr const char* how_to_make_one = "; 'openssl rand -hex 32 > FILE; chmod 600 FILE' makes one";
 
 /// Bytes of a secret while it is read; they are wiped however the reading ends.
@@ -92,6 +94,17 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(0, last == std::string_view::npos ? 0 : last + 1);
 }
 
+/// Whether it would be a key without its blanks: what may be words stays a passphrase.
+bool is_key_with_blanks(std::string_view text) {
+  WipedBytes rest;
+  for (const char c : text) {
+    if (c != ' ' && c != '\t' && c != '\r') rest.bytes.push_back(static_cast<std::byte>(c));
+  }
+  const std::string_view key = as_text(rest.bytes);
+  const auto first = text.find_first_not_of(" \t");
+  return key.size() < text.size() && (is_hex(key) || is_base64(text.substr(first)));
+}
+
 [[noreturn]] void unusable(const std::string& where, const std::string& why) {
   throw Error(Errc::misuse, "the secret in " + where + " cannot be used: " + why);
 }
@@ -110,6 +123,14 @@ Bytes master_bytes(BytesView content, const std::string& where) {
   }
   if (text.empty()) unusable(where, std::string("it is empty") + how_to_make_one);
   if (is_text(text)) {
+    if (text.starts_with(byte_order_mark)) {
+      unusable(where,
+               "it begins with a byte order mark, as some editors put it there; save it "
+               "without");
+    }
+    if (is_key_with_blanks(text)) {
+      unusable(where, "it has a blank, which a secret has only at its end: take it out");
+    }
     unusable(where, std::string("it is neither hexadecimal nor base64, and what one can remember, "
                                 "others can guess") +
                         how_to_make_one);

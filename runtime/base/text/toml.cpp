@@ -1,5 +1,11 @@
 #include "runtime/base/text/toml.hpp"
 
+#include <array>
+#include <charconv>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <system_error>
 #include <utility>
 
 namespace dlaunch {
@@ -9,6 +15,36 @@ namespace {
 constexpr std::string_view blanks = " \t\r";
 /// Some editors begin a file with it.
 constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
+
+/// A whole number in the other ways in which TOML writes it, "0x10", "0o17", "0b11", "1_000", "+5",
+/// as decimal digits. What is none stays as it is, for its reader to complain about.
+std::string plain_number(const std::string& word) {
+  constexpr std::array<std::pair<std::string_view, int>, 3> prefixes = {
+      {{"0x", 16}, {"0o", 8}, {"0b", 2}}};
+  std::string_view rest = word;
+  const bool negative = rest.starts_with('-');
+  const bool sign = negative || rest.starts_with('+');
+  if (sign) rest.remove_prefix(1);
+  int base = 10;
+  for (const auto& [prefix, its_base] : prefixes) {
+    if (sign || !rest.starts_with(prefix)) continue;
+    rest.remove_prefix(prefix.size());
+    base = its_base;
+  }
+  std::string digits;
+  for (std::size_t i = 0; i < rest.size(); ++i) {
+    const bool between = i > 0 && i + 1 < rest.size() && rest[i - 1] != '_';
+    if (rest[i] != '_') digits += rest[i];
+    if (rest[i] == '_' && !between) return word;
+  }
+  std::uint64_t value = 0;
+  const char* const end = digits.data() + digits.size();
+  const auto [stop, error] = std::from_chars(digits.data(), end, value, base);
+  if (digits.empty() || error != std::errc{} || stop != end) return word;
+  // A zero in front is no TOML in decimal; a file's mode has one.
+  if (base == 10 && digits.size() > 1 && digits.front() == '0') return word;
+  return (negative ? "-" : "") + std::to_string(value);
+}
 
 /// Reads the text from its begin to its end. What cannot be read leaves a complaint, with which
 /// everything stops.
@@ -77,7 +113,7 @@ class TomlReader {
     if (rest_.starts_with('"') || rest_.starts_with('\'')) return string();
     std::string found = word("#\n");
     if (found.empty()) complaint_ = "the value is missing";
-    return found;
+    return plain_number(found);
   }
 
   std::string array() {
@@ -88,7 +124,7 @@ class TomlReader {
       if (rest_.empty()) return complaint_ = "the closing ] is missing", joined;
       const bool quoted = rest_.starts_with('"') || rest_.starts_with('\'');
       if (!first) joined += ',';
-      joined += quoted ? string() : word(",]#\n");
+      joined += quoted ? string() : plain_number(word(",]#\n"));
       skip_lines();
       if (!take(',') && !rest_.empty() && !rest_.starts_with(']') && complaint_.empty()) {
         complaint_ = "a , or ] is missing in the array";

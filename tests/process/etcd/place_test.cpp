@@ -34,7 +34,7 @@ Bytes bytes_of(std::string_view text) {
 }
 
 std::unique_ptr<EtcdPlace> lead(const etcd::Servers& servers, const std::string& identity) {
-  return EtcdPlace::lead(servers, identity, {}, [](const std::string&) {});
+  return EtcdPlace::lead(servers, identity, {}, [](EtcdPlace::Why, const std::string&) {});
 }
 
 /// As somebody else would see or change it.
@@ -129,7 +129,8 @@ TEST_CASE("nobody leads while another does, and all are told who") {
   std::stop_source stop;
   std::vector<std::string> said;
   CHECK(EtcdPlace::lead(cluster.servers(), "head-2", stop.get_token(),
-                        [&](const std::string& sentence) {
+                        [&](EtcdPlace::Why why, const std::string& sentence) {
+                          CHECK(why == EtcdPlace::Why::another_leads);
                           said.push_back(sentence);
                           stop.request_stop();
                         }) == nullptr);

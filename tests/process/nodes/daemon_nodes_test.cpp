@@ -222,7 +222,8 @@ TEST_CASE("a secret is changed by reloads, under a job that runs") {
   CHECK(late.wait().code == 77);
   CHECK(contains(late.err(), "this secret is not accepted here any more"));
   REQUIRE(daemon.job().saw("that of 'green' is not accepted any more"));
-  reload("abc", "the secret was not read again, the old one stays: the secret in ");
+  reload("abc", "the secret was not read again, the old one stays: --secret-file " + file.path() +
+                    ": the secret in ");
   std::ofstream(pipe).close();
   CHECK(standing.wait().code == 0);
 }

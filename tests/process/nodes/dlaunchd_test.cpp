@@ -250,6 +250,13 @@ TEST_CASE("a browser may not read the status for another site's page") {
   }
   CHECK(daemon.page("/healthz", "-H 'Host: localhost:8080' -H 'Origin: http://localhost:8080'") ==
         "ok\n200");
+  // As proxies are asked: the target's host counts, and not the header.
+  const auto absolute = [&](const std::string& url) {
+    return daemon.page("/", "--request-target " + url + " -H 'Origin: http://localhost:1'");
+  };
+  CHECK(absolute("http://localhost:1/healthz") == "ok\n200");
+  CHECK(absolute("http://localhost:2/healthz").ends_with("403"));
+  CHECK(absolute("http://rebound.example/healthz").ends_with("403"));
 }
 
 TEST_CASE("draining: no new job; the one that runs may end") {
@@ -325,6 +332,20 @@ TEST_CASE("a reload: limits at once, the rest is named, and a bad file changes n
   CHECK(daemon.process.output().find("stopped") == std::string::npos);
 }
 
+TEST_CASE("a reload that is asked for before the daemon is ready waits until it is") {
+  const std::string starter =
+      "import os, signal, sys\n"
+      "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGHUP])\n"
+      "os.kill(os.getpid(), signal.SIGHUP)\n"
+      "os.execv(sys.argv[1], sys.argv[1:])\n";
+  Process daemon(
+      {"/usr/bin/python3", "-c", starter, program, "--listen", "127.0.0.1:0", "--http", "off"}, {});
+  daemon.read_until("info: the configuration was reloaded\n");
+  CHECK(daemon.output().find(" ready pid=") != std::string::npos);
+  REQUIRE(::kill(daemon.pid(), SIGTERM) == 0);
+  CHECK(daemon.wait() == 0);
+}
+
 TEST_CASE("operators act by HTTP, with a token of a file that a reload reads again") {
   const Folder folder;
   const std::string file = folder.path + "/operators", config = folder.path + "/d.toml";
@@ -366,7 +387,8 @@ TEST_CASE("operators act by HTTP, with a token of a file that a reload reads aga
   REQUIRE(::chmod(file.c_str(), 0644) == 0);
   daemon.signal(SIGHUP);
   const auto said =
-      daemon.process.read_until("the old one stays: cannot read the tokens of the operators from");
+      daemon.process.read_until("the old one stays: " + config + ":1: http-token-file = " + file +
+                                ": cannot read the tokens of the operators from");
   // One line a minute, not one each.
   CHECK(said.find("action denied") == said.rfind("action denied"));
   CHECK(post("/api/v1/jobs/a%20job", bob, "-X DELETE") ==
@@ -422,7 +444,18 @@ TEST_CASE("what the start would refuse is found by --check") {
         "dlaunchd: --http 127.0.0.1:5: agents come in at 127.0.0.1:5; the status needs a port of "
         "its own\n");
   CHECK(wrong({"--socket-group", "no such group"}) ==
-        "dlaunchd: socket-group: there is no group 'no such group' here\n");
+        "dlaunchd: --socket-group no such group: there is no group 'no such group' here\n");
+  CHECK(wrong({"--secret-file", "/nosuch"}) ==
+        "dlaunchd: --secret-file /nosuch: cannot read the secret from /nosuch: No such file or "
+        "directory\n");
+}
+
+TEST_CASE("what is printed where nobody can read it has failed") {
+  for (const char* nowhere : {">&-", ">/dev/full"}) {
+    Process process({"/bin/sh", "-c", program + " --version " + nowhere}, {});
+    CHECK(process.wait() == exit_code::internal);
+    CHECK(process.output().starts_with("dlaunchd: cannot write: "));
+  }
 }
 
 TEST_CASE("a key is printed for an id that a launcher takes") {

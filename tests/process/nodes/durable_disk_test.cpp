@@ -93,6 +93,28 @@ class SmallDisk {
 
 }  // namespace
 
+TEST_CASE("where files may not be large enough a daemon does not start") {
+  const Kept kept;
+  Job daemon({"-c", "ulimit -f 100; exec " + Daemon::path() +
+                        " --listen 127.0.0.1:0 --http off --state sqlite:" + kept.path},
+             {}, "/bin/sh");
+  CHECK(daemon.wait().code == exit_code::configuration);
+  CHECK_MESSAGE(contains(daemon.err(), "the state file '" + kept.path +
+                                           "' cannot be kept: files may have no more than 51200 "
+                                           "bytes here (ulimit -f)"),
+                daemon.err());
+}
+
+TEST_CASE("a state file that others may read is told of") {
+  const Kept kept;
+  { const Daemon daemon(kept.options); }
+  std::filesystem::permissions(kept.path, std::filesystem::perms(0644));
+  Daemon daemon(kept.options);
+  CHECK(contains(daemon.job().err(),
+                 "warning: others than its owner have access to the state file '" + kept.path +
+                     "' (mode 0644), which holds what jobs keep: chmod 600"));
+}
+
 TEST_CASE("on a full disk changes are refused, and nothing else") {
   const SmallDisk disk("96m");
   if (!disk.mounted()) return testing::skipped("a small disk takes root: mount");
@@ -210,7 +232,7 @@ TEST_CASE("a state file is checked, saved and restored") {
   for (const auto& arguments : {std::vector<std::string>{"check", kept.path},
                                 {"backup", kept.path, saved},
                                 {"restore", kept.path, again}}) {
-    CHECK(contains(says(arguments, exit_code::configuration), "is in use by another process"));
+    CHECK(contains(says(arguments, exit_code::unreachable), "is in use by another process"));
   }
   daemon->kill();
   daemon.reset();
@@ -223,6 +245,11 @@ TEST_CASE("a state file is checked, saved and restored") {
   CHECK(contains(says({"check", again}, exit_code::configuration), "No such file or directory"));
   const std::string folder = kept.folder.path().string();
   CHECK(contains(says({"check", folder}, exit_code::configuration), "Is a directory"));
+  // A limit on the size of files is told of, and kills nobody.
+  Job limited({"-c", "ulimit -f 8; exec " + Daemon::path() + " restore " + saved + " " + again}, {},
+              "/bin/sh");
+  CHECK(limited.wait().code == exit_code::configuration);
+  CHECK_MESSAGE(contains(limited.err(), "cannot write '" + again + ".part-"), limited.err());
   CHECK(says({"restore", saved, again}, 0) == "dlaunchd: restored in '" + again + "'" + all);
   CHECK(contains(says({"check"}, exit_code::usage), "a word is missing: dlaunchd check FILE"));
   CHECK(contains(says({"check", kept.path, again}, exit_code::usage), "unexpected argument"));

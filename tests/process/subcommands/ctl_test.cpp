@@ -97,6 +97,8 @@ TEST_CASE("what cannot be done is said in a sentence, with a code") {
   CHECK(contains(said({"stop"}).err, "stop takes a job's id, and no more"));
   CHECK(contains(said({"evict", "j"}).err, "evict takes a job's id and a node's"));
   CHECK(contains(said({"stop", "j"}).err, "stop needs --token-file FILE"));
+  CHECK(contains(said({"stop", "j", "--json"}).err,
+                 "--json is for jobs and job; stop answers with a sentence"));
   CHECK(contains(said({"jobs", "--endpoint", "x"}).err, "'x' is not HOST:PORT"));
   const auto nobody = said({"jobs", "--endpoint", "127.0.0.1:" + std::to_string(free_port())});
   CHECK(nobody.code == 69);

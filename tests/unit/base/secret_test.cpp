@@ -136,6 +136,12 @@ TEST_CASE("what is no key is refused, with the reason and without quoting it") {
   CHECK(says(why, "neither hexadecimal nor base64"));
   CHECK(says(why, "openssl rand -hex 32"));
   CHECK(why.find("horse") == std::string::npos);
+  const std::string key = "00112233445566778899aabbccddeeff";
+  CHECK(says(refusal([&] { parse("\xef\xbb\xbf" + key); }), "begins with a byte order mark"));
+  CHECK(says(refusal([&] { parse(" " + key); }), "it has a blank"));
+  CHECK(says(refusal([&] { parse(key + " " + key); }), "it has a blank"));
+  CHECK(says(refusal([&] { parse(" ABEiM0RVZneImaq7zN3u/w=="); }), "it has a blank"));
+  CHECK(says(refusal([] { parse("easy to guess it is"); }), "neither hexadecimal nor base64"));
   CHECK(says(refusal([] { parse("dlk1:train"); }), "but is none"));
   CHECK(says(refusal([] { parse("dlk1:train:AAAA"); }), "was it cut?"));
 }

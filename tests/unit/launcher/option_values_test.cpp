@@ -222,6 +222,28 @@ TEST_CASE("TOML: strings, words, arrays, comments, each with its line") {
         "f:11 h=\n");
 }
 
+TEST_CASE("TOML: whole numbers in all its ways") {
+  const auto value = [](const std::string& text) {
+    const auto read = read_toml("f", "a = " + text);
+    REQUIRE(std::holds_alternative<std::vector<TomlItem>>(read));
+    return std::get<0>(read).at(0).value;
+  };
+  CHECK(value("0x1F") == "31");
+  CHECK(value("0xdead_BEEF # hex") == "3735928559");
+  CHECK(value("0o17") == "15");
+  CHECK(value("0b101") == "5");
+  CHECK(value("1_000") == "1000");
+  CHECK(value("+5") == "5");
+  CHECK(value("-1_0") == "-10");
+  CHECK(value("[0x10, 'two', 1_0]") == "16,two,10");
+  // What is none stays for its reader, as what is quoted does.
+  for (const char* text : {"0660", "1__0", "_1", "1_", "0x", "0xg", "+0x1", "1:4", "4GiB", "1.5",
+                           "99999999999999999999", "0x_1", "-", "_"}) {
+    CHECK(value(text) == text);
+  }
+  CHECK(value("\"0x10\"") == "0x10");
+}
+
 TEST_CASE("TOML that is none is refused with its line") {
   const auto refusal = [](std::string_view text) { return wrong(read_toml("f", text)); };
   CHECK(refusal("a = 1\nb") == "f:2: b: KEY = VALUE is expected");

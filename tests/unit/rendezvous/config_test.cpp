@@ -125,6 +125,11 @@ TEST_CASE("a wrong command line: what, and what to do") {
   CHECK(bad({"serve"}) == "64 unexpected argument serve; dlaunchd --help lists the options");
   CHECK(bad({"--bytes-max", "5TB"}) ==
         "64 --bytes-max 5TB: '5TB' is not a whole number (bytes, or with KiB, MiB or GiB behind)");
+  for (const char* huge : {"99999999999GiB", "1025GiB", "99999999999999999999999"}) {
+    CHECK(bad({"--memory-max", huge}) ==
+          "64 --memory-max " + std::string(huge) + ": at most 1024GiB is allowed");
+  }
+  CHECK(good({"--memory-max", "1024GiB"}).memory_max == std::size_t{1} << 40);
   CHECK(bad({"--bytes-max", "1KiB"}) == "64 --bytes-max 1KiB: at least 1MiB is needed");
   CHECK(bad({"--memory-max", "1KiB"}) == "64 --memory-max 1KiB: at least 1MiB is needed");
   CHECK(bad({"--remember", "soon"}).find("is not a duration") != std::string::npos);
@@ -243,6 +248,14 @@ TEST_CASE("a reload takes over what needs no restart") {
   CHECK(after.rules.jobs_max == 1024);
   CHECK(after.rules.remember == std::chrono::hours(1));
   CHECK(after.trust_loopback);
+  // What the start has completed stays.
+  Config completed = good({});
+  completed.listen.push_back({.host = "", .path = "/run/dlaunchd/dlaunchd.sock"});
+  completed.state = "sqlite:/var/lib/dlaunch/state.db";
+  const Config again = reloaded(completed, good({"--jobs-max", "5"}));
+  CHECK(again.listen == completed.listen);
+  CHECK(again.state == completed.state);
+  CHECK(again.rules.jobs_max == 5);
   CHECK(unchangeable(after, good({"--listen", "127.0.0.1:2"})) ==
         std::vector<std::string>{"listen"});
 }

@@ -154,7 +154,9 @@ TEST_CASE("GET and HEAD, one after the other on one connection") {
   const std::string first = client.hear("at /a");
   CHECK(code_of(first) == "HTTP/1.1 200");
   CHECK(first.find("Cache-Control: no-store") != std::string::npos);
-  client.say("HEAD /abc HTTP/1.1\r\nHost: x\r\n\r\nGET /b HTTP/1.1\r\nConnection: close\r\n\r\n");
+  client.say(
+      "HEAD /abc HTTP/1.1\r\nHost: x\r\n\r\nGET /b HTTP/1.1\r\nHost: x\r\nConnection: "
+      "close\r\n\r\n");
   const std::string rest = client.to_the_end();
   CHECK(rest.find("Content-Length: 7") != std::string::npos);
   CHECK(rest.find("at /abc") == std::string::npos);
@@ -167,19 +169,23 @@ TEST_CASE("what is neither a read nor an action is refused, by number") {
   const auto code = [&](std::string_view request) {
     return code_of(asked(served.address, request));
   };
-  CHECK(code("PUT /a HTTP/1.1\r\nConnection: close\r\n\r\n") == "HTTP/1.1 405");
-  CHECK(code("PATCH /a HTTP/1.1\r\nConnection: close\r\n\r\n") == "HTTP/1.1 405");
-  CHECK(code("POST /a HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello") == "HTTP/1.1 400");
-  CHECK(code("BREW /a HTTP/1.1\r\nConnection: close\r\n\r\n") == "HTTP/1.1 405");
-  CHECK(code("GET /a HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello") == "HTTP/1.1 400");
-  CHECK(code("GET /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n") == "HTTP/1.1 400");
-  CHECK(code("GET /a HTTP/1.1\r\nContent-Length: 99999999999999999999\r\n\r\n") == "HTTP/1.1 400");
+  CHECK(code("PUT /a HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n") == "HTTP/1.1 405");
+  CHECK(code("PATCH /a HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n") == "HTTP/1.1 405");
+  CHECK(code("POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello") == "HTTP/1.1 400");
+  CHECK(code("BREW /a HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n") == "HTTP/1.1 405");
+  CHECK(code("GET /a HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello") == "HTTP/1.1 400");
+  CHECK(code("GET /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n") ==
+        "HTTP/1.1 400");
+  CHECK(code("GET /a HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999999999999\r\n\r\n") ==
+        "HTTP/1.1 400");
   CHECK(code("hello\r\n\r\n") == "HTTP/1.1 400");
   CHECK(code("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n") == "HTTP/1.1 400");
   CHECK(code(std::string("\x16\x03\x01\x02\0\x01\0\r\n\r\n", 11)) == "HTTP/1.1 400");
-  CHECK(code("GET /a HTTP/1.1\r\nX: " + std::string(9000, 'x') + "\r\n\r\n") == "HTTP/1.1 431");
-  CHECK(code("GET /" + std::string(100'000, 'x') + " HTTP/1.1\r\n\r\n") == "HTTP/1.1 431");
-  CHECK(asked(served.address, "PUT / HTTP/1.1\r\nConnection: close\r\n\r\n")
+  CHECK(code("GET /a HTTP/1.1\r\nHost: x\r\nX: " + std::string(9000, 'x') + "\r\n\r\n") ==
+        "HTTP/1.1 431");
+  CHECK(code("GET /" + std::string(100'000, 'x') + " HTTP/1.1\r\nHost: x\r\n\r\n") ==
+        "HTTP/1.1 431");
+  CHECK(asked(served.address, "PUT / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
             .find("Allow: GET, HEAD") != std::string::npos);
 }
 
@@ -199,17 +205,30 @@ TEST_CASE("a page sees the headers it may need, and a browser what it may do wit
         "HTTP/1.1 400");
 }
 
+TEST_CASE("a request of HTTP/1.1 has a Host, or a target with one, which then counts") {
+  Served served;
+  const auto seen = [&](const std::string& request) {
+    return asked(served.address, request + "Connection: close\r\n\r\n");
+  };
+  CHECK(code_of(seen("GET /a HTTP/1.1\r\n")) == "HTTP/1.1 400");
+  CHECK(code_of(seen("GET http://a/b HTTP/1.1\r\n")) == "HTTP/1.1 400");
+  CHECK(code_of(seen("GET http:///b HTTP/1.1\r\nHost: h\r\n")) == "HTTP/1.1 400");
+  CHECK(seen("GET http://a/b?c HTTP/1.1\r\nHost: h\r\n").ends_with("at /b?c"));
+  CHECK(seen("GET HTTP://a HTTP/1.1\r\nHost: h\r\n").ends_with("at /"));
+  CHECK(seen("GET http://a:1/headers HTTP/1.1\r\nHost: h\r\n").ends_with("a:1|||"));
+}
+
 TEST_CASE("an action is told by its method, with who asks and what allows it") {
   Served served;
   const auto seen = [&](const std::string& request) {
     const auto answer = asked(served.address, request + "Connection: close\r\n\r\n");
     return answer.substr(answer.find("\r\n\r\n") + 4);
   };
-  CHECK(seen("POST /action HTTP/1.1\r\nAuthorization: Bearer t\r\nContent-Length: 0\r\n")
+  CHECK(seen("POST /action HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer t\r\nContent-Length: 0\r\n")
             .starts_with("POST|Bearer t|127.0.0.1:"));
-  CHECK(seen("DELETE /action HTTP/1.1\r\n").starts_with("DELETE||127.0.0.1:"));
-  CHECK(seen("GET /action HTTP/1.1\r\n").starts_with("GET||"));
-  CHECK(asked(served.address, "GET /denied HTTP/1.1\r\nConnection: close\r\n\r\n")
+  CHECK(seen("DELETE /action HTTP/1.1\r\nHost: x\r\n").starts_with("DELETE||127.0.0.1:"));
+  CHECK(seen("GET /action HTTP/1.1\r\nHost: x\r\n").starts_with("GET||"));
+  CHECK(asked(served.address, "GET /denied HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
             .find("WWW-Authenticate: Bearer\r\n") != std::string::npos);
 }
 
@@ -258,7 +277,7 @@ TEST_CASE("whoever says nothing, or reads nothing, is cut off; others are served
   Served served;
   Client mute(served.address), half(served.address), deaf(served.address);
   half.say("GET /a HT");
-  deaf.say("GET /large HTTP/1.1\r\n\r\n");
+  deaf.say("GET /large HTTP/1.1\r\nHost: x\r\n\r\n");
   CHECK(deaf.hear("HTTP/1.1 200").starts_with("HTTP/1.1 200"));
   CHECK(asked(served.address, "GET /a HTTP/1.0\r\n\r\n").ends_with("at /a"));
   CHECK(mute.to_the_end().empty());
@@ -273,14 +292,14 @@ TEST_CASE("64 are served at once, and the next one in the place of the idlest") 
   std::vector<Client> clients;
   for (int i = 0; i < 64; ++i) {
     clients.emplace_back(served.address);
-    clients.back().say("GET /n HTTP/1.1\r\n\r\n");
+    clients.back().say("GET /n HTTP/1.1\r\nHost: x\r\n\r\n");
     CHECK(clients.back().hear("at /n").ends_with("at /n"));
   }
   Client next(served.address);
-  next.say("GET /next HTTP/1.1\r\nConnection: close\r\n\r\n");
+  next.say("GET /next HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
   CHECK(next.to_the_end().ends_with("at /next"));
   CHECK(clients.front().to_the_end().empty());
-  clients.back().say("GET /still HTTP/1.1\r\n\r\n");
+  clients.back().say("GET /still HTTP/1.1\r\nHost: x\r\n\r\n");
   CHECK(clients.back().hear("at /still").ends_with("at /still"));
   CHECK(served.connections() <= 64);
 }
@@ -291,14 +310,14 @@ TEST_CASE("64 who do not read their pages keep nobody out: they go one by one, a
   const auto began = Clock::now();
   for (int i = 0; i < 64; ++i) {
     deaf.emplace_back(served.address);
-    deaf.back().say("GET /long HTTP/1.1\r\n\r\n");
+    deaf.back().say("GET /long HTTP/1.1\r\nHost: x\r\n\r\n");
     CHECK(deaf.back().hear("HTTP/1.1 200").starts_with("HTTP/1.1 200"));
   }
   for (int i = 0; i < 8; ++i) {
     CHECK(asked(served.address, "GET /next HTTP/1.0\r\n\r\n").ends_with("at /next"));
   }
-  // A page that nobody takes is given up after five seconds, which a crowded machine may need for all
-  // this.
+  // A page that nobody takes is given up after five seconds, which a crowded machine may need for
+  // all this.
   const std::size_t kept = served.connections();
   if (Clock::now() - began < 5s) CHECK(kept >= 48);
   CHECK(deaf.front().to_the_end().size() < (8u << 20));

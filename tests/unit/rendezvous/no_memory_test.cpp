@@ -105,7 +105,7 @@ TEST_CASE("whichever allocation fails for one that reads the status, the next is
       [](const std::string&) {});
   const auto asked = [&] {
     RawPeer reader(connect_tcp(address, soon()));
-    reader.say("GET / HTTP/1.1\r\nConnection: close\r\n\r\n");
+    reader.say("GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
     std::string heard;
     for (Bytes some = reader.read(1); !some.empty(); some = reader.read(1)) {
       heard += static_cast<char>(some[0]);

@@ -1,10 +1,12 @@
 // A state file and rows of etcd hold the same after the same changes.
 #include "rendezvous/state/etcd/rows.hpp"
+#include "rendezvous/state/sqlite_place.hpp"
 #include "rendezvous/state/state_file.hpp"
 #include "tests/support/expect.hpp"
 #include "tests/support/state_text.hpp"
 #include "tests/support/temporary_folder.hpp"
 
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <optional>
@@ -153,4 +155,24 @@ TEST_CASE("a state file and rows of etcd hold the same after the same changes") 
       REQUIRE(shown(rows->contents()) == shown(file.load()));
     }
   }
+}
+
+TEST_CASE("what belongs to a state file lies beside it, also where a link leads to it") {
+  const testing::TemporaryFolder folder;
+  const auto path = [&](const char* name) { return (folder.path() / name).string(); };
+  std::filesystem::create_directory(path("disk"));
+  std::filesystem::create_symlink("disk/second", path("first"));
+  std::filesystem::create_symlink("state.db", path("disk/second"));
+  // The file is made where the links lead, and found there again.
+  for (const char* name : {"one", "two"}) {
+    SqlitePlace place(StateFile::open(path("first")));
+    REQUIRE(place.write({{change::JobOpened{"a", 1}}}) == StatePlace::Wrote::all);
+    CHECK(place.back_up(name)->path() == path("disk/state.db-backups/") + name + ".db");
+  }
+  CHECK(std::filesystem::exists(path("disk/state.db-reserve")));
+  std::set<std::string> beside;
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {
+    beside.insert(entry.path().filename().string());
+  }
+  CHECK(beside == std::set<std::string>{"disk", "first"});
 }

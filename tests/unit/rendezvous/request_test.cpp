@@ -29,6 +29,23 @@ TEST_CASE("names of loopback, with and without a port") {
   }
 }
 
+TEST_CASE("a target in absolute form is taken apart, whatever it is") {
+  const auto apart = [](std::string_view target) {
+    const auto found = absolute_target(target);
+    return found ? std::string(found->host) + " " + std::string(found->path) : "none";
+  };
+  CHECK(apart("http://127.0.0.1:29401/healthz") == "127.0.0.1:29401 /healthz");
+  CHECK(apart("HTTPS://[::1]:1/a/b?c=/d") == "[::1]:1 /a/b?c=/d");
+  CHECK(apart("http://localhost") == "localhost /");
+  CHECK(apart("http://localhost?a=/b") == "localhost /");
+  CHECK(apart("http://evil@127.0.0.1/") == "evil@127.0.0.1 /");
+  CHECK(apart("http:///healthz") == " /healthz");
+  CHECK(apart("http://") == " /");
+  for (const char* target : {"/healthz", "/http://a/b", "http:/a", "ftp://a/b", "*", "a:1", ""}) {
+    CHECK_MESSAGE(apart(target) == "none", target);
+  }
+}
+
 TEST_CASE("another site's page may not read the status, whatever its name leads to") {
   CHECK(code_for("127.0.0.1:29401", "") == 200);
   CHECK(code_for("", "") == 200);  // A program, of HTTP/1.0.

@@ -80,7 +80,7 @@ TEST_CASE("a socket that was left behind is replaced, a living one and another f
 TEST_CASE("a group and a folder that are not there are named") {
   const testing::TemporaryFolder folder;
   const std::string path = folder.path() / "d.sock";
-  CHECK(refusal(path, "no such group") == "socket-group: there is no group 'no such group' here");
+  CHECK(refusal(path, "no such group") == "there is no group 'no such group' here");
   CHECK(::access(path.c_str(), F_OK) != 0);
   CHECK(refusal(folder.path() / "no" / "d.sock", "", Errc::unreachable)
             .find("No such file or directory") != std::string::npos);
