@@ -33,9 +33,7 @@ struct Rounds::State : JobState {
   void welcome(const Node& node);
   void note_launch(const NodeOffer& offer);
   void turn_away_second_jobs();
-  std::string break_text(const Node& node) const {
-    return standstill.break_text(rules, *node.gone);
-  }
+  std::string break_text(const Node& n) const { return standstill.break_text(rules, *n.gone); }
   bool is_mute(const Tick& e);
 
   // ---- An epoch that began before this rendezvous did ----

@@ -12,6 +12,8 @@
 #include <fstream>
 #include <vector>
 
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace dlaunch::process_test {
@@ -135,9 +137,10 @@ TEST_CASE("a dlaunchd is killed and started again much later: jobs of two nodes 
 TEST_CASE("ranks fail while the daemon is away: the user hears of it at once, and is not kept") {
   const Folder folder;
   Daemon daemon;
-  const EndFile end;
-  const Strings program = {"sh", "-c",
-                           "echo up; until [ -e " + end.path() + " ]; do sleep 0.1; done; exit 5"};
+  const std::string pipe = folder.path + "/pipe";
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  const unique_fd end(::open(pipe.c_str(), O_RDWR | O_CLOEXEC));
+  const Strings program = {"sh", "-c", "echo up; read end <" + pipe + "; exit 5"};
   const auto node = [&](const std::string& id) {
     return Job(daemon.line("j", Pair::options(id), program), folder.environment());
   };
@@ -146,7 +149,7 @@ TEST_CASE("ranks fail while the daemon is away: the user hears of it at once, an
   REQUIRE(b.saw("up\n"));
   daemon.kill();
   REQUIRE_MESSAGE(a.saw("the workers go on, and it is tried again"), a.err());
-  end.make();
+  REQUIRE(::write(end.get(), "\n\n", 2) == 2);
   REQUIRE_MESSAGE(a.saw("all workers here have ended (rank 0 on "), a.err());
   REQUIRE_MESSAGE(a.saw(" exited with 5), and it is tried again, for up to 600 s\n"), a.err());
   REQUIRE_MESSAGE(b.saw("all workers here have ended (rank 1 on "), b.err());

@@ -38,7 +38,9 @@ class Daemon {
                   const std::map<std::string, std::string>& environment = {},
                   std::vector<std::string> starter = {})
       : process(command(std::move(starter), arguments), environment) {
-    const std::string text = process.read_until("\n");
+    // A warning may have come with it.
+    const std::string& told = process.read_until("\n");
+    const std::string text = told.substr(0, told.find('\n') + 1);
     std::smatch found;
     const std::regex form(R"(\S+Z dlaunchd: info: ready pid=(\d+) listen=127.0.0.1:(\d+) )"
                           R"(http=127.0.0.1:(\d+) state=memory secret=none fds=\d+\n)");
