@@ -203,11 +203,12 @@ TEST_CASE("--ends-with-stdin: no rank reads the input, which stays blocking") {
   const Ssh ssh;
   const std::string read = ssh.folder() + "/read", in = ssh.folder() + "/in";
   // A rank that had the input would wait for ever.
-  Job job({"-c", "mkfifo " + read + " " + in + "; exec 3<>" + in + " 4<>" + read + "; " +
-                     dlaunch_path() + " --standalone --ends-with-stdin --nproc-per-node 2 sh -c " +
-                     "'cat; echo > " + read + "; exec sleep 1000' <&3 & read a <&4; read b <&4; " +
-                     "grep flags: /proc/$$/fdinfo/3; kill $!; wait $!"},
-          {}, "sh");
+  Job job(
+      {"-c", "mkfifo " + read + " " + in + "; exec 3<>" + in + " 4<>" + read + "; " +
+                 dlaunch_path() + " --standalone --ends-with-stdin --nproc-per-node 2 sh -c " +
+                 "'cat; echo > " + read + "; exec cat " + in + "' <&3 & read a <&4; read b <&4; " +
+                 "grep flags: /proc/$$/fdinfo/3; kill $!; wait $!"},
+      {}, "sh");
   CHECK(job.wait().code == 143);
   const auto flags = job.out().find("flags:");
   REQUIRE(flags != std::string::npos);
