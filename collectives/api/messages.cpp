@@ -151,7 +151,7 @@ bool Communicator::State::send_now(const ConstTensorView& data, int to,
   const BytesView bytes{static_cast<const std::byte*>(data.data), data.bytes()};
   const auto lock = mesh->lock();
   if (!mesh->send_now(group.world_rank(to), header, bytes)) return false;
-  note_message(call, options, to, kind);
+  flight.note_message(call, options, to, kind);
   return true;
 }
 
@@ -191,7 +191,7 @@ Work Communicator::State::start_receive(const TensorView& data, int from,
     describe(work->receive(), data, from, options, up_to);
     const auto lock = mesh->lock();
     if (work->begin_plainly(*this)) {
-      note_message(print, options, from, Flight::Kind::start);
+      flight.note_message(print, options, from, Flight::Kind::start);
       return Work(std::move(work));
     }
   }
@@ -227,7 +227,7 @@ Received Communicator::State::receive(const TensorView& data, int from,
     describe(plain, data, from, options, up_to);
     const auto lock = mesh->lock();
     if (mesh->receive_now(plain)) {
-      note_message(print, options, from, Flight::Kind::call);
+      flight.note_message(print, options, from, Flight::Kind::call);
       const int source = from == any_source ? group.rank_of(plain.source) : from;
       return {source, plain.header.tag, plain.header.dtype, plain.header.count};
     }

@@ -91,7 +91,7 @@ class FlightPlace {
     return {*flight_, place_, record_of(call, peer, options.tag, kind), options.site.file,
             options.site.line};
   }
-  /// A message that is over.
+  /// A message that went the short way, and is over.
   [[gnu::always_inline]] void note_message(const transport::Fingerprint& call,
                                            const MessageOptions& options, int peer,
                                            Flight::Kind kind) const noexcept {
@@ -225,12 +225,6 @@ struct __attribute__((visibility("hidden"))) Communicator::State
       body(running);
     });
     entry.done();
-  }
-  /// Records a message that went the short way.
-  [[gnu::always_inline]] void note_message(const transport::Fingerprint& fingerprint,
-                                           const MessageOptions& options, int peer,
-                                           Flight::Kind kind) const noexcept {
-    flight.note_message(fingerprint, options, peer, kind);
   }
   /// With CUDA buffers: put on the stream, and waited for where that is the default one.
   void run_on_device(const device::Request& request, const Options& options);

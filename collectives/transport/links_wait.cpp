@@ -166,8 +166,9 @@ void Links::take_over() noexcept {
 /// Looks into memory, and at the sockets, until something has moved: true. Not for long, and not
 /// if another thread wants the lock.
 bool Links::spin(Clock::time_point now, Clock::time_point until) {
-  Clock::duration limit = crowded_ ? yield_time : spin_time;
+  Clock::duration limit = yield_time;
   if (!crowded_) {
+    limit = spin_time;
     for (const Transport* transport : in_memory_) limit += transport->under_way();
   }
   until = std::min(until, now + limit);

@@ -79,11 +79,8 @@ void Inbox::list_exact(Receive& receive, Source& s) {
 void Inbox::unlist(Receive& receive) noexcept {
   if (receive.is_probe) return probes_.remove(receive);
   if (!receive.is_exact()) return posted_for_any_.remove(receive);
-  unlist_exact(receive, key_of(receive), *sources_.find(receive.from));
-}
-
-void Inbox::unlist_exact(Receive& receive, const MatchKey& key, Source& s) noexcept {
-  posted_.remove(receive, key);
+  posted_.remove(receive);
+  Source& s = *sources_.find(receive.from);
   --s.awaited;
   if (receive.into.size() >= long_bytes) --s.long_awaited;
 }
@@ -91,8 +88,6 @@ void Inbox::unlist_exact(Receive& receive, const MatchKey& key, Source& s) noexc
 /// The receive that was posted first, among those that would take this message.
 Receive* Inbox::first_wanting(int from, const Header& header) const {
   Receive* const exact = posted_.find(key_of(header, from));
-  if (posted_for_any_.empty()) [[likely]]
-    return exact;
   for (Receive* any = posted_for_any_.first(); any != nullptr;
        any = decltype(posted_for_any_)::after(*any)) {
     if (exact != nullptr && exact->posted_at < any->posted_at) break;
@@ -108,11 +103,7 @@ Receive* Inbox::claim(int from, const Header& header) {
   if (s.active || is_synchronous(header)) return nullptr;
   Receive* const wanting = first_wanting(from, header);
   if (wanting == nullptr || !agrees(*wanting, header)) return nullptr;
-  if (wanting->is_exact()) {
-    unlist_exact(*wanting, key_of(header, from), s);
-  } else {
-    posted_for_any_.remove(*wanting);
-  }
+  unlist(*wanting);
   s.last_seen = header;
   return wanting;
 }

@@ -179,7 +179,6 @@ class Inbox {
   void list(Receive& receive);
   void list_exact(Receive& receive, Source& s);
   void unlist(Receive& receive) noexcept;
-  void unlist_exact(Receive& receive, const MatchKey& key, Source& s) noexcept;
   Receive* first_wanting(int from, const Header& header) const;
   std::optional<Arrival> first_arrival(const Receive& receive) const;
   Parked* first_parked(const Receive& receive, int from, const Source& s) const;

@@ -43,10 +43,8 @@ class MatchTable {
     ++size_;
   }
   /// An item that is in it.
-  void remove(T& item) noexcept { remove(item, key_of(item)); }
-  /// The same of an item whose key is known.
-  void remove(T& item, const MatchKey& key) noexcept {
-    bucket(key).remove(item);
+  void remove(T& item) noexcept {
+    bucket(key_of(item)).remove(item);
     --size_;
   }
   /// The first one of which `fits` holds; null if there is none.

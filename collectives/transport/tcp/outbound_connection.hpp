@@ -3,8 +3,8 @@
 #include "collectives/transport/message/poller.hpp"
 #include "collectives/transport/message/transport.hpp"
 #include "collectives/transport/tcp/proof.hpp"
-#include "runtime/base/os/socket.hpp"
 #include "runtime/base/os/home_process.hpp"
+#include "runtime/base/os/socket.hpp"
 
 #include <array>
 #include <cstddef>
