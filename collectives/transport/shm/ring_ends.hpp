@@ -22,7 +22,7 @@ constexpr std::size_t inline_bytes_max = ring_line_bytes - sizeof(Header);
 static_assert(inline_bytes_max >= sizeof(std::uint64_t));
 /// A shorter message's writer need not wait for the reader as long as the ring has room for it, and
 /// two copies of it cost no more than a loan.
-constexpr bool may_be_lent(std::uint64_t payload) { return payload > Ring::capacity / 4; }
+constexpr bool may_be_lent(std::uint64_t payload) { return payload >= Ring::capacity / 4; }
 
 /// Tells the reader that it has to look at the ring of that local rank.
 void note_writer(RankBlock::Reader& reader, int from) noexcept;

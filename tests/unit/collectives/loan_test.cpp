@@ -12,7 +12,7 @@ using namespace dlaunch::transport;
 
 namespace {
 
-/// A pair whose writer lends what is longer than a quarter of the ring.
+/// A pair whose writer lends what takes a quarter of the ring, or more.
 struct LendingPair : Pair {
   LendingPair() {
     reader_sends = true;
@@ -21,11 +21,11 @@ struct LendingPair : Pair {
   }
 };
 
-constexpr std::size_t lent_bytes = Ring::capacity / 4 + 1;
+constexpr std::size_t lent_bytes = Ring::capacity / 4, not_lent_bytes = lent_bytes - ring_line_bytes;
 
 }  // namespace
 
-TEST_CASE("what is longer than a quarter of a ring is lent, and copied once, among what is not") {
+TEST_CASE("what takes a quarter of a ring or more is lent, and copied once, among what is not") {
   LendingPair pair;
   std::size_t seed = 0;
   for (const std::size_t bytes :
@@ -37,12 +37,12 @@ TEST_CASE("what is longer than a quarter of a ring is lent, and copied once, amo
     CHECK(pair.ring().loans.load() == loans + 1);
     CHECK(pair.ring().written.load() == written + ring_line_bytes);
   }
-  pair.move(Ring::capacity / 4, ++seed);
+  pair.move(not_lent_bytes, ++seed);
   CHECK(pair.ring().loans.load() == 4);
 }
 
 TEST_CASE("what is lent is told from what lies in the ring, also with another message behind it") {
-  const Bytes data = pattern(lent_bytes, 1), next = pattern(Ring::capacity / 4, 2);
+  const Bytes data = pattern(lent_bytes, 1), next = pattern(not_lent_bytes, 2);
   LendingPair pair;
   std::size_t sent = 0;
   CHECK_FALSE(pair.writer->write(header_of(lent_bytes), data));
