@@ -78,7 +78,7 @@ void all_reduce_one_shot(ShmGroup& shm, BytesView in, std::byte* out, const Redu
   const std::size_t step = reducer.whole(chunk_bytes);
   const bool offers = pays_to_offer(Op::all_reduce, in.size(), shm);
   const auto exchange = [&](BytesView chunk) {
-    copy_apart(shm.slot(), chunk.data(), chunk.size());
+    shm.put(shm.slot(), chunk.data(), chunk.size());
     shm.publish();
     return collect(shm, chunk.data(), [&](int member) {
       shm.wait(member);
@@ -90,7 +90,7 @@ void all_reduce_one_shot(ShmGroup& shm, BytesView in, std::byte* out, const Redu
     shm.open();
     if (begin == 0 && offers) {
       const bool in_place = sources.offer_if(out == in.data(), in);
-      if (!in_place) copy_apart(shm.slot(), chunk.data(), chunk.size());
+      if (!in_place) shm.put(shm.slot(), chunk.data(), chunk.size());
       shm.publish();
       shm.wait_all();
       sources.learn_all();
@@ -159,7 +159,7 @@ class TwoShot {
     for (int member = 0; member < shm_.size(); ++member) {
       if (member == shm_.rank()) continue;
       const std::size_t at = parts.begin(member);
-      copy_apart(shm_.slot() + at, in_.data() + k * chunk_ + at, parts.bytes(member));
+      shm_.put(shm_.slot() + at, in_.data() + k * chunk_ + at, parts.bytes(member));
     }
   }
   void reduce_mine(std::size_t k) {
@@ -171,7 +171,7 @@ class TwoShot {
       return direct != nullptr ? direct + place : shm_.earlier_slot_of(member) + at;
     });
     fold_(inputs, shm_.slot() + result_offset, out_ == nullptr ? nullptr : out_ + place,
-          bytes / fold_.element_bytes());
+          bytes / fold_.element_bytes(), shm_.streams() ? Stores::streamed : Stores::cached);
   }
   template <class SlotOf>
   void take(std::size_t k, SlotOf slot_of) {
@@ -197,7 +197,7 @@ void reduce_one_shot(ShmGroup& shm, BytesView in, std::byte* out, int root,
                      const Reducer& reducer) {
   const bool is_root = shm.rank() == root;
   shm.open();
-  if (!is_root) copy_apart(shm.slot(), in.data(), in.size());
+  if (!is_root) shm.put(shm.slot(), in.data(), in.size());
   shm.publish();
   if (!is_root) return;
   const auto inputs = collect(shm, in.data(), [&](int member) {

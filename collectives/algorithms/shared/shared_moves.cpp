@@ -97,7 +97,7 @@ void broadcast_through_slots(ShmGroup& shm, std::span<std::byte> data, int root)
     const std::size_t bytes = within(data.size(), begin, chunk_bytes);
     shm.open();
     const bool in_place = k == 0 && is_root && sources.offer(data.data(), data.size());
-    if (is_root && !in_place) put(shm.slot(), data.data() + begin, bytes);
+    if (is_root && !in_place) shm.put(shm.slot(), data.data() + begin, bytes);
     shm.publish();
     // A call of several steps begins only when all are in it; otherwise a rank in another call
     // could be some steps away when this is noticed.
@@ -143,7 +143,7 @@ void all_gather_through_slots(ShmGroup& shm, const RankParts& data) {
     shm.open();
     if (k == 0 && offers) sources.offer(mine, data.size(me));
     const bool in_place = offers && sources.of(me) != nullptr;
-    if (!in_place) put(shm.slot(), mine + begin, piece(me));
+    if (!in_place) shm.put(shm.slot(), mine + begin, piece(me));
     shm.publish();
     for (int i = 1; i < n; ++i) {
       const int member = (me + i) % n;
@@ -205,7 +205,7 @@ void reduce_scatter(ShmGroup& shm, const ConstRankParts& in, std::byte* out,
     const bool in_place = offers && sources.of(me) != nullptr;
     for (int member = 0; member < n && !in_place; ++member) {
       if (member == me) continue;
-      put(shm.slot() + place(member), in.begin(member) + begin, piece(member));
+      shm.put(shm.slot() + place(member), in.begin(member) + begin, piece(member));
     }
     shm.publish();
     for (int member = 0; member < n; ++member) {
@@ -249,7 +249,7 @@ void gather(ShmGroup& shm, BytesView mine, const RankParts& all, int root, Parts
     shm.open();
     if (me != root) {
       const std::size_t bytes = within(mine.size(), begin, chunk_bytes);
-      put(shm.slot(), mine.data() + std::min(begin, mine.size()), bytes);
+      shm.put(shm.slot(), mine.data() + std::min(begin, mine.size()), bytes);
     }
     shm.publish();
     if (me != root) {
@@ -285,8 +285,8 @@ void scatter(ShmGroup& shm, const ConstRankParts& all, std::span<std::byte> mine
     if (me == root) {
       for (int member = 0; member < n; ++member) {
         if (member == me) continue;
-        put(shm.slot() + static_cast<std::size_t>(member) * room, all.begin(member) + begin,
-            within(all.size(member), begin, room));
+        shm.put(shm.slot() + static_cast<std::size_t>(member) * room, all.begin(member) + begin,
+                within(all.size(member), begin, room));
       }
     }
     shm.publish();
@@ -322,8 +322,8 @@ void all_to_all(ShmGroup& shm, const ConstRankParts& in, const RankParts& out, P
     const bool in_place = offers && sources.of(me) != nullptr;
     for (int member = 0; member < n && !in_place; ++member) {
       if (member == me) continue;
-      put(shm.slot() + static_cast<std::size_t>(member) * room, in.begin(member) + begin,
-          within(in.size(member), begin, room));
+      shm.put(shm.slot() + static_cast<std::size_t>(member) * room, in.begin(member) + begin,
+              within(in.size(member), begin, room));
     }
     shm.publish();
     for (int i = 1; i < n; ++i) {

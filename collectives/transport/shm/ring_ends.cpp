@@ -87,7 +87,7 @@ std::size_t RingWriter::room() noexcept {
 void RingWriter::copy_in(const std::byte* data, std::size_t bytes) noexcept {
   const std::size_t at = position_ % Ring::capacity;
   const std::size_t first = std::min(bytes, Ring::capacity - at);
-  std::memcpy(ring_.data + at, data, first);
+  copy_for_reader(stores_, ring_.data + at, data, first);
   if (first < bytes) std::memcpy(ring_.data, data + first, bytes - first);
   position_ += up_to_line(bytes);
 }

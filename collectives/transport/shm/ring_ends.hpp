@@ -3,6 +3,7 @@
 #include "collectives/transport/message/inbox.hpp"
 #include "collectives/transport/message/transport.hpp"
 #include "collectives/transport/shm/loan.hpp"
+#include "collectives/transport/shm/stores.hpp"
 #include "runtime/segment/segment.hpp"
 #include "runtime/segment/wakeup.hpp"
 
@@ -21,8 +22,8 @@ constexpr std::size_t ring_line_bytes = 64;
 constexpr std::size_t inline_bytes_max = ring_line_bytes - sizeof(Header);
 static_assert(inline_bytes_max >= sizeof(std::uint64_t));
 /// A shorter message's writer need not wait for the reader as long as the ring has room for it, and
-/// two copies of it cost no more than a loan.
-constexpr bool may_be_lent(std::uint64_t payload) { return payload >= Ring::capacity / 4; }
+/// two copies of it, one of which may be streamed, cost no more than a loan.
+constexpr bool may_be_lent(std::uint64_t payload) { return payload > Ring::capacity / 2; }
 
 /// Tells the reader that it has to look at the ring of that local rank.
 void note_writer(RankBlock::Reader& reader, int from) noexcept;
@@ -63,7 +64,8 @@ class RingWriter final : public SendingEnd {
   bool is_lent_ = false;        ///< The message under way,
   std::size_t lent_ = 0;        ///< and the bytes of its payload.
   std::uint64_t loans_ = 0;     ///< Settled ones.
-  bool nonsense_ = false;       ///< The receiver claims to have read bytes that were never written.
+  StoreChoice stores_;
+  bool nonsense_ = false;  ///< The receiver claims to have read bytes that were never written.
 };
 
 /// The receiving end of a ring, with the same caution. Not thread-safe.

@@ -2,6 +2,7 @@
 
 #include "collectives/transport/message/fault_point.hpp"
 #include "collectives/transport/message/message.hpp"
+#include "collectives/transport/shm/stores.hpp"
 #include "runtime/segment/segment.hpp"
 #include "runtime/segment/wakeup.hpp"
 
@@ -116,6 +117,12 @@ class ShmGroup {
   /// The same for a step in which this member leaves its slot alone.
   void open_ahead() { open_behind(steps_ahead); }
   std::byte* slot() noexcept { return slot_at(rank_, step_); }
+  /// Copies data that does not overlap to a place in slot().
+  void put(std::byte* place, const std::byte* data, std::size_t bytes) noexcept {
+    copy_for_reader(stores_, place, data, bytes);
+  }
+  /// Whether readers of the slot are so far that other data, too, should be streamed into it.
+  bool streams() const noexcept { return stores_.streams(); }
   std::byte* payload() noexcept { return row_[rank_].payload; }
   void publish() {
     at_step();
@@ -256,6 +263,7 @@ class ShmGroup {
   std::atomic<std::uint32_t>* left_;
   std::byte* slots_;
 
+  StoreChoice stores_;
   std::vector<const std::byte*> inputs_;
   std::vector<std::byte*> sources_;
   Choice choices_[2];
