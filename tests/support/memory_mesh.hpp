@@ -35,6 +35,7 @@ class MemoryWire {
       : size_(size),
         copying_(copying),
         table_(std::move(table)),
+        changed_(static_cast<std::size_t>(size)),
         pairs_(static_cast<std::size_t>(size * size)) {}
 
   struct Message {
@@ -50,27 +51,26 @@ class MemoryWire {
     const std::lock_guard lock(mutex_);
     auto message = std::make_shared<Message>(Message{data});
     pair(from, to).sent.push_back(message);
-    if (copying_ == Copying::at_once) match(pair(from, to));
-    changed_.notify_all();
+    if (copying_ == Copying::at_once) match(from, to);
+    changed(to).notify_one();
     return message;
   }
   std::shared_ptr<Wanted> receive(int from, int to, std::span<std::byte> into) {
     const std::lock_guard lock(mutex_);
     auto wanted = std::make_shared<Wanted>(Wanted{into});
     pair(from, to).wanted.push_back(wanted);
-    if (copying_ == Copying::at_once) match(pair(from, to));
+    if (copying_ == Copying::at_once) match(from, to);
     return wanted;
   }
   /// Waits until `ready()`; what `rank` wants is copied meanwhile.
   void wait(int rank, const std::function<bool()>& ready) {
     std::unique_lock lock(mutex_);
     const auto settled = [&] {
-      for (int from = 0; from < size_; ++from) match(pair(from, rank));
+      for (int from = 0; from < size_; ++from) match(from, rank);
       return failed_ || ready();
     };
-    if (!changed_.wait_for(lock, std::chrono::seconds(60), settled)) {
-      failed_ = true;
-      changed_.notify_all();
+    if (!changed(rank).wait_for(lock, std::chrono::seconds(60), settled)) {
+      fail_locked();
       throw std::runtime_error("rank " + std::to_string(rank) + " waits in vain");
     }
     if (failed_) throw std::runtime_error("rank " + std::to_string(rank) + ": another failed");
@@ -82,8 +82,7 @@ class MemoryWire {
   }
   void fail() {
     const std::lock_guard lock(mutex_);
-    failed_ = true;
-    changed_.notify_all();
+    fail_locked();
   }
   bool is_empty() {
     const std::lock_guard lock(mutex_);
@@ -101,20 +100,26 @@ class MemoryWire {
     std::deque<std::shared_ptr<Wanted>> wanted;
   };
   Pair& pair(int from, int to) { return pairs_[static_cast<std::size_t>(from * size_ + to)]; }
+  std::condition_variable& changed(int rank) { return changed_[static_cast<std::size_t>(rank)]; }
 
-  void match(Pair& each) {
-    while (!each.sent.empty() && !each.wanted.empty()) {
+  void fail_locked() {
+    failed_ = true;
+    for (auto& each : changed_) each.notify_one();
+  }
+  void match(int from, int to) {
+    Pair& each = pair(from, to);
+    while (!failed_ && !each.sent.empty() && !each.wanted.empty()) {
       Message& message = *each.sent.front();
       Wanted& wanted = *each.wanted.front();
-      if (message.from.size() != wanted.into.size()) failed_ = true;
-      if (failed_) return changed_.notify_all();
+      if (message.from.size() != wanted.into.size()) return fail_locked();
       if (!message.from.empty()) {
         std::memcpy(wanted.into.data(), message.from.data(), message.from.size());
       }
       message.done = wanted.done = true;
       each.sent.pop_front();
       each.wanted.pop_front();
-      changed_.notify_all();
+      changed(from).notify_one();
+      changed(to).notify_one();
     }
   }
 
@@ -122,7 +127,8 @@ class MemoryWire {
   const Copying copying_;
   const algorithms::Table table_;
   std::mutex mutex_;
-  std::condition_variable changed_;
+  /// One for each rank: with one for all, each message would wake every rank.
+  std::vector<std::condition_variable> changed_;
   std::vector<Pair> pairs_;
   bool failed_ = false;
 };

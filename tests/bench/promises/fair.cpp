@@ -192,6 +192,7 @@ constexpr int waits = 60;
 constexpr int strangers = 200;
 constexpr int flooders = 500;
 constexpr auto flood_time = 3s;
+constexpr auto quiet_time = 1500ms;               ///< 75 turns of the witness.
 constexpr std::size_t keys_at_once = 128u << 10;  ///< The most that one request may name.
 constexpr int bulks = 40;
 constexpr int contributors = 4096;  ///< More are refused, as this world is small.
@@ -287,7 +288,7 @@ int main(int argc, char** argv) try {
   if (attack == "sets") said = bulk_storm<wire::MultiSet>(attacker);
   if (attack == "looks") said = bulk_storm<wire::Wait>(attacker);
 
-  const auto quiet_end = Clock::now() + 3s;
+  const auto quiet_end = Clock::now() + quiet_time;
   const auto before = witness.measure([&] { return Clock::now() >= quiet_end; });
 
   const auto begin = Clock::now();
