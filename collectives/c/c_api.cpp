@@ -38,8 +38,9 @@ std::uint8_t byte_of(std::int32_t number, const char* what) {
 
 template <class View, class Given>
 View converted(const Given& given) {
-  require(given.place >= DL_HOST,
-          "a view's place is DL_HOST or DL_CUDA(device), not " + std::to_string(given.place));
+  require(given.place >= DL_HOST, [&] {
+    return "a view's place is DL_HOST or DL_CUDA(device), not " + std::to_string(given.place);
+  });
   return {given.data, given.count, dtype_of(given.dtype), Place{given.place - 1},
           given.stride == 0 ? 1 : given.stride};
 }
@@ -176,8 +177,9 @@ Reduction reduction_of(const dl_reduction& reduction) {
 std::string_view text_of(const char* text, const char* name) { return &place(text, name); }
 
 BytesView bytes_of(const void* data, std::size_t size, const char* name) {
-  require(data != nullptr || size == 0,
-          std::string("'") + name + "' is a null pointer for " + std::to_string(size) + " bytes");
+  require(data != nullptr || size == 0, [&] {
+    return std::string("'") + name + "' is a null pointer for " + std::to_string(size) + " bytes";
+  });
   return {static_cast<const std::byte*>(data), size};
 }
 

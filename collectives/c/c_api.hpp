@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -117,6 +118,12 @@ struct Misuse {
 
 inline void require(bool holds, std::string_view otherwise) {
   if (!holds) throw Misuse{std::string(otherwise)};
+}
+/// The same with a sentence that is made if it is needed: on the way of every call.
+template <std::invocable Otherwise>
+void require(bool holds, const Otherwise& otherwise) {
+  if (!holds) [[unlikely]]
+    throw Misuse{otherwise()};
 }
 
 /// Keeps the present exception as the message of the handle (which may be null) and the thread.

@@ -14,8 +14,9 @@ dl_received received_of(const dlaunch::Received& what) {
 }
 
 std::vector<Transfer> transfers_of(const dl_transfer* transfers, std::size_t count) {
-  require(transfers != nullptr || count == 0,
-          "'transfers' is a null pointer for " + std::to_string(count) + " transfers");
+  require(transfers != nullptr || count == 0, [&] {
+    return "'transfers' is a null pointer for " + std::to_string(count) + " transfers";
+  });
   std::vector<Transfer> all;
   for (const dl_transfer& each : std::span(transfers, count)) {
     require(each.reserved == 0,

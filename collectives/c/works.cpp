@@ -13,7 +13,7 @@ using namespace dlaunch::c_api;
 /// Null if the handle is.
 std::vector<dlaunch::Work*> pointers_to(dl_work* const* works, std::size_t count) {
   require(works != nullptr || count == 0,
-          "'works' is a null pointer for " + std::to_string(count) + " works");
+          [&] { return "'works' is a null pointer for " + std::to_string(count) + " works"; });
   std::vector<dlaunch::Work*> pointers;
   for (dl_work* work : std::span(works, count)) {
     pointers.push_back(work != nullptr ? &work->work : nullptr);

@@ -166,9 +166,8 @@ void Links::take_over() noexcept {
 /// Looks into memory, and at the sockets, until something has moved: true. Not for long, and not
 /// if another thread wants the lock.
 bool Links::spin(Clock::time_point now, Clock::time_point until) {
-  Clock::duration limit = yield_time;
+  Clock::duration limit = spin_time;
   if (!crowded_) {
-    limit = spin_time;
     for (const Transport* transport : in_memory_) limit += transport->under_way();
   }
   until = std::min(until, now + limit);
@@ -190,7 +189,7 @@ bool Links::spin(Clock::time_point now, Clock::time_point until) {
 /// The same if there are only sockets.
 bool Links::spin_on_sockets(Clock::time_point now) {
   if (!has_connections()) return false;
-  const auto until = now + (crowded_ ? yield_time : spin_time);
+  const auto until = now + spin_time;
   do {
     if (poll(0)) return true;
     if (crowded_) ::sched_yield();

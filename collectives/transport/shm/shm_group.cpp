@@ -142,7 +142,7 @@ bool ShmGroup::spin(const Ready& ready) {
       if (ready()) return true;
     }
   }
-  const auto until = Clock::now() + (oversubscribed_ ? yield_time : spin_time);
+  const auto until = Clock::now() + spin_time;
   do {
     if (wait_policy_->gives_thread_back()) {
       if (ready()) return true;

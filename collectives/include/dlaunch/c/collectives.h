@@ -183,7 +183,8 @@ DL_API dl_status dl_work_order_before(dl_work* work, void* cuda_stream);
  * several communicators. The end of a message is noticed at once where all are messages of
  * communicators that were made from each other; else each is looked at some thousand times a
  * second.
- * In C: *index becomes `count` for none. */
+ * In C: *index becomes `count` for none. A `limit_ms` of 0 or less only looks, and INT64_MAX is no
+ * limit: the calls end by timeouts of their own. */
 DL_API dl_status dl_work_wait_any(dl_work* const* works, size_t count, int64_t limit_ms,
                                   size_t* index);
 /* The same, and gives all that are complete by then, in their order; none where dl_work_wait_any
