@@ -152,7 +152,7 @@ class Calls(Handle):
         work = Work(self, handle.value, held, call, frame.f_code.co_filename, frame.f_lineno, is_awaited)
         self._started.add(work)
         if len(self._started) >= self._sweep_at:
-            for one_work in [each for each in self._started if each.done]:
+            for one_work in [each for each in self._started if each._is_done()]:
                 one_work._look()
             self._sweep_at = max(_SWEEP_AT, 2 * len(self._started))
         return work
@@ -160,7 +160,7 @@ class Calls(Handle):
     def _options(self, views: Sequence[c.View], call: str, timeout: Optional[Seconds], frame: FrameType,
                  tag: Integer = 0) -> c.Options:
         """Those of a call with buffers, which is put on the communicator's stream if they lie on a device."""
-        made = options_with(frame, call, timeout, tag)
+        made = options_with(frame, call, timeout, tag, rank=self.rank)
         if any(view.place != HOST for view in views):
             made.cuda_stream = self._stream
             made.tag = max(made.tag, 0)  # NCCL's messages have no tags, so that of any is the only one.
@@ -268,9 +268,10 @@ class Calls(Handle):
         if self._handle is None or self._inside is not None:
             return
         for work in list(self._started):
-            if work._is_awaited and not work.done:
+            if work._is_awaited:
                 try:
-                    work.wait()
+                    if not work.done:
+                        work.wait()
                 except Error as error:  # No call comes that could raise it.
                     print(f"dlaunch: rank {self.rank} ends, and a call that it had started failed: {error}",
                           file=sys.stderr)

@@ -37,7 +37,7 @@ class Collectives(Calls):
             sys.stdout.flush()
             sys.stderr.flush()
         with Within(self, "barrier", frame):
-            options = options_with(frame, "barrier", timeout, ordered_output=ordered_output)
+            options = options_with(frame, "barrier", timeout, ordered_output=ordered_output, rank=self.rank)
             status = c.barrier.blocking(self._handle, ctypes.addressof(options))
             if status:
                 raise self._failed(status, "barrier", frame)

@@ -107,7 +107,7 @@ class Messages(Calls):
         frame = _frame(1)
         peer = self._peer(source, "probe", frame)
         with Within(self, "probe", frame):
-            options = options_with(frame, "probe", timeout, tag)
+            options = options_with(frame, "probe", timeout, tag, rank=self.rank)
             struct = c.Received()
             status = c.probe(self._handle, peer, _addressof(struct), _addressof(options))
             if status:
@@ -119,7 +119,7 @@ class Messages(Calls):
         frame = _frame(1)
         peer = self._peer(source, "try_probe", frame)
         with Within(self, "try_probe", frame):
-            options = options_with(frame, "try_probe", None, tag)
+            options = options_with(frame, "try_probe", None, tag, rank=self.rank)
             struct, found = c.Received(), ctypes.c_int()
             status = c.try_probe(self._handle, peer, _addressof(found), _addressof(struct), _addressof(options))
             if status:
@@ -133,7 +133,7 @@ class Messages(Calls):
         frame = _frame(1)
         peer = self._peer(source, "start_probe", frame)
         with Within(self, "start_probe", frame):
-            options = options_with(frame, "start_probe", timeout, tag)
+            options = options_with(frame, "start_probe", timeout, tag, rank=self.rank)
             return self._begin("start_probe", c.start_probe, (peer,), (), options, frame, False)
 
     def match(self, source: Integer = ANY_SOURCE, tag: Integer = ANY_TAG, *,
@@ -143,7 +143,7 @@ class Messages(Calls):
         frame = _frame(1)
         peer = self._peer(source, "match", frame)
         with Within(self, "match", frame):
-            options = options_with(frame, "match", timeout, tag)
+            options = options_with(frame, "match", timeout, tag, rank=self.rank)
             handle = ctypes.c_void_p()
             status = c.match(self._handle, peer, _addressof(handle), _addressof(options))
             if status or handle.value is None:
@@ -155,7 +155,7 @@ class Messages(Calls):
         frame = _frame(1)
         peer = self._peer(source, "try_match", frame)
         with Within(self, "try_match", frame):
-            options = options_with(frame, "try_match", None, tag)
+            options = options_with(frame, "try_match", None, tag, rank=self.rank)
             handle, found = ctypes.c_void_p(), ctypes.c_int()
             status = c.try_match(self._handle, peer, _addressof(found), _addressof(handle), _addressof(options))
             if status:
@@ -231,7 +231,7 @@ class Messages(Calls):
         """A message of bytes, whatever its length. No other receive can take it once it is found."""
         peer = self._peer(source, call, frame)
         with Within(self, call, frame):
-            options = options_with(frame, call, timeout, tag)
+            options = options_with(frame, call, timeout, tag, rank=self.rank)
             message = ctypes.c_void_p()
             status = c.match(self._handle, peer, _addressof(message), _addressof(options))
             if status:

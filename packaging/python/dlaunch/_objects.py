@@ -94,7 +94,7 @@ class ObjectCalls(Collectives, Messages):
         with Within(self, "send_object", frame):
             held, (view,) = self._show("send_object", ((self._pickled(value, "send_object", frame), False),), frame)
             try:
-                options = options_with(frame, "send_object", timeout, tag)
+                options = options_with(frame, "send_object", timeout, tag, rank=self.rank)
                 status = c.send(self._handle, view, peer, ctypes.addressof(options))
             finally:
                 release(held)

@@ -17,9 +17,6 @@ INT_MAX = 2**31 - 1  # The C API's numbers of ranks, tags, colours and keys are 
 NO_LIMIT = 2**63 - 1  # Of milliseconds.
 _SECONDS_MAX = 1e12
 TAG_RULE = f"a tag is 0 to {INT_MAX}"
-_OVER_PROBES = ("match", "try_match", "recv_object")  # The library's probes have no other name.
-# What the library says to programs in C++, and what is said here.
-_WORDS = ((", or set ReduceOptions::truncate_mean", ""), ("World::init: ", "init: "))
 # The library keeps pointers to a place's text for as long as the process lives, so it stays here. A program that
 # makes its code while it runs may have any number of places; those beyond the limit are not told.
 _PLACES_LIMIT = 4096
@@ -47,13 +44,13 @@ def _remember(frame: FrameType) -> int:
 
 
 def options_with(frame: FrameType, call: str, timeout: Optional[Seconds], tag: Integer = 0,
-                 ordered_output: bool = False) -> c.Options:
+                 ordered_output: bool = False, rank: Optional[int] = None) -> c.Options:
     """The same with more, which lives as long as what is returned."""
     made = c.Options()
     ctypes.memmove(ctypes.byref(made), options_at(frame), _OPTIONS_SIZE)
     if timeout is not None:
-        made.timeout_ms = milliseconds(timeout, call, frame)
-    made.tag = integer(tag, -1, INT_MAX, TAG_RULE, call, frame)
+        made.timeout_ms = milliseconds(timeout, call, frame, rank)
+    made.tag = integer(tag, -1, INT_MAX, TAG_RULE, call, frame, rank)
     made.ordered_output = ordered_output
     return made
 
@@ -113,14 +110,10 @@ def failed(status: int, handle: Optional[int], call: str, rank: Optional[int] = 
     message = c.last_message(handle).decode(errors="replace")
     if not message:
         message = f"{call}: {c.status_text(status).decode()}"
-    for said, here in _WORDS:
-        message = message.replace(said, here)
-    if call in _OVER_PROBES and message.startswith("probe "):
-        message = call + message[len("probe"):]
-    if message.startswith(call.partition("store.")[2] + " '"):
+    if call == "recv_object" and message.startswith("match "):  # Such a receive begins with one.
+        message = call + message[len("match"):]
+    if message.startswith((call.partition("store.")[2] + " '", call.partition("store.")[2] + ": ")):
         message = "store." + message
-        key = message[len(call) + 1:].partition(": timed out")[0]
-        message = message.replace(f", waiting for {key}", "", 1)
     if place is not None and not message.endswith("]"):  # An error that stays has the place of its first call.
         message += f" [{place}]"
     return errors.KINDS.get(status, errors.InternalError)(message, call=call, rank=rank, place=place)

@@ -78,7 +78,7 @@ class Communicator(ObjectCalls):
         frame = _frame(1)
         number = integer(device, 0, INT_MAX, "a device is the number of one", "prepare_device", frame, self.rank)
         with Within(self, "prepare_device", frame):
-            options = options_with(frame, "prepare_device", timeout)
+            options = options_with(frame, "prepare_device", timeout, rank=self.rank)
             status = c.comm_prepare_device(self._handle, number, _addressof(options))
             if status:
                 raise self._failed(status, "prepare_device", frame)
@@ -118,7 +118,7 @@ class Communicator(ObjectCalls):
         bits = integer(flags, 0, 2**32 - 1, "flags are 0 to 0xffffffff", "agree", frame, self.rank)
         agreed = ctypes.c_uint32()
         with Within(self, "agree", frame):
-            options = options_with(frame, "agree", timeout)
+            options = options_with(frame, "agree", timeout, rank=self.rank)
             status = c.comm_agree(self._handle, bits, _addressof(agreed), _addressof(options))
             if status:
                 raise self._failed(status, "agree", frame)
@@ -157,8 +157,9 @@ class Communicator(ObjectCalls):
               frame: Any) -> Optional[Communicator]:
         handle = ctypes.c_void_p()
         with Within(self, call, frame):
-            options = options_with(frame, call, timeout)
+            options = options_with(frame, call, timeout, rank=self.rank)
             status = function(self._handle, *arguments, _addressof(handle), _addressof(options))
             if status:
                 raise self._failed(status, call, frame)
-        return Communicator(self._world, handle.value) if handle.value is not None else None
+            # Within the call, so that a world which ends in another thread finds this one to free as well.
+            return Communicator(self._world, handle.value) if handle.value is not None else None

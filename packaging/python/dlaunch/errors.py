@@ -43,7 +43,7 @@ class PeerLostError(Error):
 
 
 class AbortedError(Error):
-    """This or another rank called abort(), or a receive was taken back."""
+    """This or another rank aborted the communicator, or a receive was taken back."""
 
     status = 3
 

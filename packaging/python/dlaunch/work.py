@@ -70,7 +70,7 @@ class Work(Handle):
     def wait_for(self, seconds: Seconds) -> bool:
         """The same for so long at most. True when complete, also when it failed: wait() then raises."""
         frame, calls, done = _frame(1), self._calls, ctypes.c_int()
-        limit = _limit(seconds, "wait_for", frame)
+        limit = _limit(seconds, "wait_for", frame, calls.rank if calls is not None else None)
         if calls is not None:
             with calls._within("wait_for", frame):
                 if self._handle is not None:
@@ -100,6 +100,14 @@ class Work(Handle):
     @property
     def done(self) -> bool:
         """True when complete. Makes no progress."""
+        calls = self._calls
+        if calls is None:
+            return True
+        with calls._within("done", _frame(1)):
+            return self._is_done()
+
+    def _is_done(self) -> bool:
+        """The same within a call."""
         return self._handle is None or c.work_done(self._handle) != 0
 
     def cancel(self) -> bool:
@@ -241,13 +249,13 @@ def _handles(works: Sequence[Optional[Work]]) -> Any:
     return (ctypes.c_void_p * len(works))(*(work._handle if work is not None else None for work in works))
 
 
-def _limit(timeout: Optional[Seconds], call: str, frame: FrameType) -> int:
+def _limit(timeout: Optional[Seconds], call: str, frame: FrameType, rank: Optional[int] = None) -> int:
     """In milliseconds; none for None and for infinity."""
     if timeout is None:
         return NO_LIMIT
     number = seconds_of(timeout)
     if number is None or number != number:
-        raise refused(timeout, "what is waited for at most is a number of seconds", call, frame)
+        raise refused(timeout, "what is waited for at most is a number of seconds", call, frame, rank)
     return round(max(0.0, number) * 1000) if number < _SECONDS_MAX else NO_LIMIT
 
 

@@ -2,14 +2,17 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import ctypes
 import os
 import sys
+import threading
 import weakref
 from types import FrameType, TracebackType
-from typing import Callable, Optional, Type
+from typing import Callable, Iterator, List, Optional, Type
 
 from . import _library as c
+from ._calls import left_by
 from ._handle import Handle
 from ._places import INT_MAX, Integer, Seconds, failed, integer, milliseconds, place_of, text
 from .communicator import Communicator
@@ -39,6 +42,7 @@ class World(Handle):
         self._communicators: weakref.WeakSet[Communicator] = weakref.WeakSet()
         self._first: Optional[Communicator] = None
         self._store: Optional[Store] = None
+        self._inside: List[int] = []  # The threads that are in a call of the library with the handle.
         info = c.WorldInfo(ctypes.sizeof(c.WorldInfo))
         status = c.world_get_info(handle, _addressof(info))
         if status:
@@ -72,10 +76,11 @@ class World(Handle):
     def store(self) -> Store:
         """The store through which the ranks meet."""
         if self._store is None:
-            made = ctypes.c_void_p()
-            self._check(c.world_store(self._handle, _addressof(made)), "store", _frame(1))
-            assert made.value is not None
-            self._store = Store(made.value, self.rank)
+            frame, made = _frame(1), ctypes.c_void_p()
+            with self._within():
+                self._check(c.world_store(self._handle, _addressof(made)), "store", frame)
+                assert made.value is not None
+                self._store = Store(made.value, self.rank)
         return self._store
 
     def finalize(self) -> None:
@@ -84,7 +89,7 @@ class World(Handle):
         It waits for started calls that go on, receives and probes apart, as long as their timeouts allow. A call that
         another thread is in raises AbortedError there."""
         if self._handle is not None:
-            for communicator in list(self._communicators):
+            for communicator in self._made():
                 communicator._finish()
         self._end(c.world_free)
 
@@ -108,9 +113,30 @@ class World(Handle):
     def _communicator(self, name: str, frame: FrameType) -> Communicator:
         made = ctypes.c_void_p()
         of_name = text(name, "a name", "communicator", frame, self.rank)
-        self._check(c.comm_create(self._handle, of_name, _addressof(made)), "communicator", frame)
-        assert made.value is not None
-        return Communicator(self, made.value)
+        with self._within():
+            self._check(c.comm_create(self._handle, of_name, _addressof(made)), "communicator", frame)
+            assert made.value is not None
+            return Communicator(self, made.value)
+
+    @contextlib.contextmanager
+    def _within(self) -> Iterator[None]:
+        """What another thread ends meanwhile is not freed before this one has left, and what is made is freed."""
+        thread = threading.get_ident()
+        self._inside.append(thread)
+        try:
+            yield
+        finally:
+            self._inside.remove(thread)
+
+    def _made(self) -> List[Communicator]:
+        while True:
+            with contextlib.suppress(RuntimeError):  # Another thread has made one meanwhile.
+                return list(self._communicators)
+
+    def _is_left(self) -> bool:
+        """A signal's handler that ends the world may have interrupted a call of this thread's, which waits for it."""
+        here = threading.get_ident()
+        return all(thread == here for thread in list(self._inside))
 
     def _check(self, status: int, call: str, frame: FrameType) -> None:
         if not status:
@@ -128,10 +154,13 @@ class World(Handle):
             return
         if _current is self:
             _current = None
-        are_left = [communicator._free() for communicator in list(self._communicators)]
+        is_left = left_by(self._is_left)
+        # A call that is ended may have made another communicator.
+        while is_left and (left := [each for each in self._made() if each._handle is not None]):
+            is_left = all([communicator._free() for communicator in left])
         if self._store is not None:
             self._store._free()
-        if all(are_left):
+        if is_left:
             function(handle)
         else:
             print(f"dlaunch: rank {self.rank} ends, and a call of another thread does not, so the others see that this "
@@ -144,11 +173,12 @@ class World(Handle):
     def _forget(self) -> None:
         """In a forked process, where the handles are the parent's."""
         why = self._forked()
-        for communicator in list(self._communicators):
+        for communicator in self._made():
             communicator._forget(why)
         if self._store is not None:
             self._store._forget(why)
         self._handle = None
+        self._inside.clear()  # Those of threads that are not here.
 
 
 def init(url: Optional[str] = None, *, rank: Optional[Integer] = None, world_size: Optional[Integer] = None,

@@ -1,4 +1,5 @@
 """A rank of run(): worker.py FOLDER. Finds the function, calls it, and writes down what it returned or raised."""
+import contextlib
 import importlib
 import json
 import os
@@ -65,6 +66,19 @@ def _pickled_error(task: Dict[str, Any], error: BaseException) -> Optional[bytes
         return None
 
 
+def _tell_launcher(error: BaseException) -> None:
+    """What was raised in one line, for the failure's block; run() shows the traceback. One of an attempt that others may
+    follow is printed here, as none else would show it."""
+    variables = os.environ
+    if variables.get("TORCHELASTIC_ERROR_FILE"):
+        said = "".join(traceback.format_exception_only(type(error), error)).strip()
+        with contextlib.suppress(OSError):
+            pathlib.Path(variables["TORCHELASTIC_ERROR_FILE"]).write_text(json.dumps({"message": {"message": said}}))
+    is_last = variables.get("TORCHELASTIC_RESTART_COUNT", "0") == variables.get("TORCHELASTIC_MAX_RESTARTS", "0")
+    if is_last and sys.excepthook is sys.__excepthook__:
+        sys.excepthook = lambda *_: None
+
+
 def main() -> None:
     folder = pathlib.Path(sys.argv[1])
     mine = folder / f"rank{os.environ['RANK']}"
@@ -86,6 +100,7 @@ def main() -> None:
             _write(mine, {"misuse": str(error)})
             sys.exit(1)
         _write(mine, {"error": _pickled_error(task, error), "traceback": traceback.format_exc()})
+        _tell_launcher(error)
         raise
 
 
