@@ -84,9 +84,11 @@ Error failed(const wire::Failed& failure, const std::string& what, const std::st
 struct JobStore::State {
   explicit State(std::unique_ptr<Carrier> way) : carrier(std::move(way)) {}
 
-  /// Waits for the answer; throws the error with which the request was refused.
+  /// Waits for the answer; throws the error with which the request was refused. `late` stands for
+  /// `what` where the other end lets the time pass, since that end names the keys it waited for.
   template <class Message>
-  Carrier::Reply call(const Message& message, Clock::time_point deadline, const std::string& what) {
+  Carrier::Reply call(const Message& message, Clock::time_point deadline, const std::string& what,
+                      std::string_view late = {}) {
     const Bytes payload = wire::payload_of(message);
     if (payload.size() > wire::frame_bytes_max) {
       throw Error(Errc::refused, "a request of " + std::to_string(payload.size()) +
@@ -96,9 +98,12 @@ struct JobStore::State {
     const auto start = Clock::now();
     Carrier::Reply reply = carrier->call(Message::type, payload, deadline, what);
     if (reply.header.type != wire::Type::failed) return reply;
-    const auto failure = wire::decode<wire::Failed>(reply.payload);
-    throw failed(failure.value_or(wire::Failed{Errc::internal, "an answer that cannot be read"}),
-                 what, carrier->peer(), Clock::now() - start);
+    const auto failure =
+        wire::decode<wire::Failed>(reply.payload)
+            .value_or(wire::Failed{Errc::internal, "an answer that cannot be read"});
+    const bool is_late = failure.code == Errc::timeout && !late.empty();
+    throw failed(failure, is_late ? std::string(late) : what, carrier->peer(),
+                 Clock::now() - start);
   }
   Carrier::Reply call(const auto& message, const std::string& what) {
     return call(message, deadline_after(carrier->patience()), what);
@@ -192,8 +197,8 @@ std::optional<Bytes> JobStore::get(std::string_view key) {
 Bytes JobStore::wait(std::string_view key, Clock::time_point deadline) {
   check_key(key);
   const std::string what = "wait " + name_in_quotes(key);
-  const auto reply =
-      state_->call(wire::WaitGet{timeout_until(deadline), key}, after_grace(deadline), what);
+  const auto reply = state_->call(wire::WaitGet{timeout_until(deadline), key},
+                                  after_grace(deadline), what, "wait");
   return copy(expect<wire::Found>(reply, what).value);
 }
 
@@ -273,7 +278,7 @@ Bytes JobStore::pop(std::string_view queue, Clock::time_point deadline) {
   check_key(queue);
   const std::string what = "pop from " + name_in_quotes(queue);
   const auto reply =
-      state_->call(wire::Pop{timeout_until(deadline), queue}, after_grace(deadline), what);
+      state_->call(wire::Pop{timeout_until(deadline), queue}, after_grace(deadline), what, "pop");
   return copy(expect<wire::Popped>(reply, what).value.value_or(BytesView{}));
 }
 

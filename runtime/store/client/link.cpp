@@ -64,7 +64,7 @@ Link::~Link() {
 
 void Link::require_ours() const {
   if (home_.is_here()) return;
-  throw Error(Errc::misuse, "this World belongs to the parent process, pid " +
+  throw Error(Errc::misuse, "this world belongs to the parent process, pid " +
                                 std::to_string(owner_) +
                                 "; a forked child may not use it and needs a rank of its own");
 }
@@ -279,9 +279,24 @@ void Link::flush() {
 
 // ---- Connecting ----
 
+/// Throws what a program of another kind says that waited for a line's end.
+void Link::hear_line(Lock& lock) {
+  if (!end_line(socket_.get())) return;
+  pollfd ready{socket_.get(), POLLIN, 0};
+  int count = 0;
+  {
+    const Unlocked unlocked(lock);
+    count = ::poll(&ready, 1, poll_timeout_ms(Clock::now() + line_grace));
+  }
+  if (count > 0) receive(session_, socket_.get());
+  static_cast<void>(session_.next(Clock::now()));
+  if (session_.broken()) throw Error(session_.broken()->error);
+}
+
 /// Until WELCOME has come, and what is unanswered is on its way.
 void Link::greet(Lock& lock, Clock::time_point deadline) {
-  const std::string silent = "connected, but it does not answer";
+  const std::string silent =
+      "connected, but it does not answer" + (welcomed_ ? "" : silence_question(socket_.get()));
   Notice notice = options_.notice;
   session_.begin(true, Clock::now());
   for (;;) {
@@ -296,11 +311,13 @@ void Link::greet(Lock& lock, Clock::time_point deadline) {
     }
     if (count == 0) notice.tell(silent);
     if (count <= 0 && Clock::now() >= deadline) {
+      if (!welcomed_) hear_line(lock);
       session_.ended(silent);
       throw Error(Errc::timeout, session_options(options_).joining + ": " + silent);
     }
     if (count > 0 && (ready.revents & ~POLLOUT) != 0) receive(session_, socket_.get());
   }
+  welcomed_ = true;
   session_.resume(Clock::now());
   flush();
 }

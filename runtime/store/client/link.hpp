@@ -82,6 +82,7 @@ class Link final : public Carrier {
   bool send_queued();
   void flush();
   void greet(Lock& lock, Clock::time_point deadline);
+  void hear_line(Lock& lock);
   void reconnect(Lock& lock, Clock::time_point deadline);
 
   const Client::Options options_;
@@ -94,6 +95,7 @@ class Link final : public Carrier {
 
   mutable std::mutex mutex_;
   ClientSession session_;
+  bool welcomed_ = false;  ///< By any connection, so that it is dlaunch that is there.
   std::map<std::uint64_t, Subscription> subscriptions_;
   std::list<std::condition_variable*> followers_;
   bool leading_ = false;

@@ -5,6 +5,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <string_view>
 
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -27,6 +28,13 @@ std::vector<unique_fd> descriptors_of(msghdr& message) {
     }
   }
   return found;
+}
+
+bool is_unix(int socket) noexcept {
+  sockaddr_storage own{};
+  socklen_t size = sizeof own;
+  return ::getsockname(socket, reinterpret_cast<sockaddr*>(&own), &size) != 0 ||
+         own.ss_family == AF_UNIX;
 }
 
 }  // namespace
@@ -64,6 +72,16 @@ Sent send(ClientSession& session, int socket) {
     session.sent(static_cast<std::size_t>(n));
   }
   return Sent::all;
+}
+
+bool end_line(int socket) noexcept {
+  if (is_unix(socket)) return false;
+  constexpr std::string_view end = "\r\n\r\n";
+  return ::send(socket, end.data(), end.size(), MSG_NOSIGNAL | MSG_DONTWAIT) > 0;
+}
+
+std::string silence_question(int socket) {
+  return is_unix(socket) ? "" : "; is it one, and is the port right?";
 }
 
 }  // namespace dlaunch::store

@@ -225,8 +225,17 @@ asio::awaitable<void> Uplink::State::greet(bool sealed) {
     if (session.broken()) throw Error(session.broken()->error);
     const auto what = blocked ? stream_descriptor::wait_write : stream_descriptor::wait_read;
     if (!co_await await_socket(what, until)) {
-      throw Error(Errc::unreachable,
-                  "joining " + peer + ": connected, but it does not answer within " + length);
+      const std::string question = memory ? "" : silence_question(number);
+      // A program of another kind may have waited for a line's end, and tell what it is.
+      if (!memory && end_line(number) &&
+          co_await await_socket(stream_descriptor::wait_read, Clock::now() + line_grace)) {
+        receive(session, number);
+        static_cast<void>(session.next(Clock::now()));
+        if (session.broken()) throw Error(session.broken()->error);
+      }
+      throw Error(
+          Errc::unreachable,
+          "joining " + peer + ": connected, but it does not answer within " + length + question);
     }
     if (!blocked) receive(session, number);
   }

@@ -52,7 +52,7 @@ TEST_CASE("an address that is silent: a firewall, a program that says nothing") 
   // A listener with a full queue drops what comes, as a firewall does.
   const auto listener = dlaunch::listen_tcp(dlaunch::resolve("127.0.0.1", 0).at(0), 0);
   const dlaunch::Address at = dlaunch::local_address(listener.get());
-  std::string why = "connected, but it does not answer";
+  std::string why = "connected, but it does not answer; is it one, and is the port right?";
   std::vector<dlaunch::unique_fd> full;
   SUBCASE("filtered") {
     why = "connecting to " + at.to_string() + ": no answer (host down, or filtered by a firewall)";
@@ -74,6 +74,22 @@ TEST_CASE("an address that is silent: a firewall, a program that says nothing") 
   CHECK(contains(one.output(), "rank 1"));
   CHECK(contains(one.output(), "rank 0's store at " + at.to_string()));
   CHECK(one.output().rfind(why) > one.output().find("error "));
+}
+
+TEST_CASE("a program that answers lines alone is named by its answer, once it is given up") {
+  const dlaunch::unique_fd listener = dlaunch::listen_tcp(dlaunch::resolve("127.0.0.1", 0).at(0));
+  const dlaunch::Address at = dlaunch::local_address(listener.get());
+  Process one = start("env://", four(at.port(), 1, 2), "meet", "200");
+  const dlaunch::unique_fd peer(::accept(listener.get(), nullptr, nullptr));
+  char byte = 0;
+  while (byte != '\n') REQUIRE(::recv(peer.get(), &byte, 1, 0) == 1);
+  const std::string_view answer = "HTTP/1.1 400 Bad Request\r\n";
+  REQUIRE(::send(peer.get(), answer.data(), answer.size(), MSG_NOSIGNAL) ==
+          static_cast<ssize_t>(answer.size()));
+  CHECK(one.wait() == 1);
+  CHECK(one.output() == "error unreachable: rank 1, joining rank 0's store at " + at.to_string() +
+                            ": what answers there is not dlaunch (it says "
+                            "'HTTP/1.1 400 Bad Request'); is the port right?\n");
 }
 
 TEST_CASE("what answers at the address is another program: it is named, with what it says") {

@@ -222,7 +222,9 @@ TEST_CASE("what answers nothing is given up when the join timeout says so") {
   Job job(
       {"--nnodes", "2", "--rdzv-endpoint", endpoint, "--rdzv-conf", "join_timeout=1", "/bin/true"});
   CHECK(job.wait().code == 69);
-  CHECK(contains(job.err(), "connected, but it does not answer within 1 s; tried for 1 s\n"));
+  CHECK(contains(job.err(),
+                 "connected, but it does not answer within 1 s; is it one, and is the "
+                 "port right?; tried for 1 s\n"));
   CHECK_FALSE(contains(job.err(), "5 s"));
 }
 

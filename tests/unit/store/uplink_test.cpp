@@ -218,7 +218,24 @@ TEST_CASE("each way in which no connection comes about has its sentence") {
   }
   SUBCASE("mute") {
     trouble(UplinkPeer::options(at), "joining the rendezvous at " + where +
-                                         ": connected, but it does not answer within 200 ms");
+                                         ": connected, but it does not answer within 200 ms; is it "
+                                         "one, and is the port right?");
+  }
+  SUBCASE("it answers lines alone") {
+    std::jthread speaker([&] {
+      constexpr std::string_view answer = "HTTP/1.1 400 Bad Request\r\n";
+      while (unique_fd peer{::accept(listener.get(), nullptr, nullptr)}) {
+        char byte = 0;
+        while (byte != '\n' && ::recv(peer.get(), &byte, 1, 0) == 1) continue;
+        [[maybe_unused]] const auto n =
+            ::send(peer.get(), answer.data(), answer.size(), MSG_NOSIGNAL);
+        while (::recv(peer.get(), &byte, 1, 0) == 1) continue;
+      }
+    });
+    trouble(UplinkPeer::options(at), "joining the rendezvous at " + where +
+                                         ": what answers there is not dlaunch (it says 'HTTP/1.1 "
+                                         "400 Bad Request'); is the port right?");
+    ::shutdown(listener.get(), SHUT_RDWR);
   }
   SUBCASE("closed without a word") {
     // Read to the end first: closing with unread input resets the connection instead.

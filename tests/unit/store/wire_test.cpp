@@ -159,7 +159,7 @@ TEST_CASE("messages come back as they were") {
   CHECK(again(out, report) == report);
   const wire::PeerLost lost{3, "host", {Departure::Kind::ended, 0, 9, true, 2, "words"}};
   CHECK(again(out, lost) == lost);
-  const wire::Abort abort{Errc::aborted, "rank 1 called abort()"};
+  const wire::Abort abort{Errc::aborted, "rank 1 aborted the communicator"};
   CHECK(again(out, abort) == abort);
   const auto compare = again(out, wire::CompareSet{"k", std::nullopt, as_bytes("d")});
   REQUIRE(compare);
