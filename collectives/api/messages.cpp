@@ -93,7 +93,8 @@ Work Communicator::issend(const ConstTensorView& data, int to, const MessageOpti
 Work Communicator::State::start_send(const ConstTensorView& data, int to,
                                      const MessageOptions& options, bool is_synchronous) {
   auto work = new_work(options, to);
-  message(fingerprint(Op::send, data), options, to, Flight::Kind::start, [&](Call& call) {
+  const auto print = fingerprint(Op::send, data);
+  message(print, options, to, Flight::Kind::start, name_of_send(is_synchronous), [&](Call& call) {
     check_send(call, data, to, options.tag);
     BytesView bytes{static_cast<const std::byte*>(data.data), data.bytes()};
     if (data.stride != 1) {
@@ -123,7 +124,8 @@ void Communicator::ssend(const ConstTensorView& data, int to, const MessageOptio
 
 void Communicator::State::wait_to_send(const ConstTensorView& data, int to,
                                        const MessageOptions& options, bool is_synchronous) {
-  message(fingerprint(Op::send, data), options, to, Flight::Kind::call, [&](Call& call) {
+  const auto print = fingerprint(Op::send, data);
+  message(print, options, to, Flight::Kind::call, name_of_send(is_synchronous), [&](Call& call) {
     check_send(call, data, to, options.tag);
     const Packed packed(data);
     Outgoing outgoing = call.make_message(to, options.tag, packed.bytes());
@@ -195,7 +197,7 @@ Work Communicator::State::start_receive(const TensorView& data, int from,
       return Work(std::move(work));
     }
   }
-  message(print, options, from, Flight::Kind::start, [&](Call& call) {
+  message(print, options, from, Flight::Kind::start, name_of_receive(up_to), [&](Call& call) {
     check_recv(call, data, from, options.tag);
     std::span into{static_cast<std::byte*>(data.data), data.bytes()};
     if (data.stride != 1) into = work->pack_for(data, data.bytes());
@@ -233,7 +235,7 @@ Received Communicator::State::receive(const TensorView& data, int from,
     }
   }
   Received what;
-  message(print, options, from, Flight::Kind::call, [&](Call& call) {
+  message(print, options, from, Flight::Kind::call, name_of_receive(up_to), [&](Call& call) {
     check_recv(call, data, from, options.tag);
     const Unpacked into(data);
     Receive incoming = call.make_message_receive(from, options.tag, into.bytes());
@@ -331,10 +333,10 @@ void Communicator::batch(std::span<const Transfer> transfers, const Options& opt
 // ---- Looking. ----
 
 void Communicator::State::find(int from, const MessageOptions& options,
-                               const std::function<bool(int source)>& finds, bool waits) {
-  Fingerprint print;
-  print.op = Op::probe;
-  message(print, options, from, Flight::Kind::call, [&](Call& call) {
+                               const std::function<bool(int source)>& finds, bool waits,
+                               const char* name) {
+  const Fingerprint print{.op = Op::probe};
+  message(print, options, from, Flight::Kind::call, name, [&](Call& call) {
     check_peer(call, from, options.tag, true);
     const int source = from == any_source ? from : group.world_rank(from);
     if (waits) return call.wait_until([&] { return finds(source); }, from);
@@ -378,9 +380,8 @@ Work Communicator::start_probe(int from, const MessageOptions& options) {
 
 Work Communicator::State::start_probe(int from, const MessageOptions& options) {
   auto work = new_work(options, from);
-  Fingerprint print;
-  print.op = Op::probe;
-  message(print, options, from, Flight::Kind::start, [&](Call& call) {
+  const Fingerprint print{.op = Op::probe};
+  message(print, options, from, Flight::Kind::start, nullptr, [&](Call& call) {
     check_peer(call, from, options.tag, true);
     Receive& probe = work->receive() = call.make_message_receive(from, options.tag, {});
     probe.is_probe = true;
@@ -397,7 +398,7 @@ Message Communicator::State::match_message(int from, const MessageOptions& optio
     if (found) matched = std::make_shared<MatchedMessage>(shared_from_this(), *found);
     return found.has_value();
   };
-  find(from, options, finds, waits);
+  find(from, options, finds, waits, "match");
   return Message(std::move(matched));
 }
 
@@ -417,7 +418,8 @@ Received Communicator::recv_matched(Message&& message, const TensorView& data,
   MessageOptions of_it = options;
   of_it.tag = what.tag;
   state_->message(
-      fingerprint(Op::recv, data), of_it, what.source, Flight::Kind::call, [&](Call& call) {
+      fingerprint(Op::recv, data), of_it, what.source, Flight::Kind::call, "recv_matched",
+      [&](Call& call) {
         check_view(call, data, "data");
         check_host(call, data);
         require(call, !message.is_empty(), [] {

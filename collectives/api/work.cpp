@@ -98,6 +98,12 @@ Fingerprint MessageWork::fingerprint() const {
                             : fingerprint_of(std::get<Outgoing>(message_).header);
 }
 
+const char* MessageWork::name() const {
+  const auto* receive = std::get_if<Receive>(&message_);
+  return receive != nullptr ? name_of_receive(receive->up_to)
+                            : name_of_send(std::get<Outgoing>(message_).is_synchronous);
+}
+
 bool MessageWork::is_pending() const {
   if (const auto* receive = std::get_if<Receive>(&message_)) return receive->pending();
   return std::get<Outgoing>(message_).pending();
@@ -171,8 +177,9 @@ bool MessageWork::cancel() {
     if (receive->state != Receive::State::waiting) return false;
     owner_->mesh->withdraw(*receive);
   }
-  const CallContext call{owner_->group, receive->expected, options_.timeout, options_.site,
-                         peer_,         options_.tag};
+  const CallContext call{
+      owner_->group, receive->expected, options_.timeout, options_.site, peer_, options_.tag,
+      name()};
   error_ =
       std::make_exception_ptr(Error(Errc::aborted, call.label() + " was cancelled" + call.where()));
   leave();
@@ -334,7 +341,7 @@ void MessageWork::wait() {
   if (owner_ != nullptr && !has_arrived() && (was_freed || !arrives_soon())) {
     try {
       const Fingerprint call = fingerprint();
-      owner_->message(call, options_, peer_, Flight::Kind::wait, [&](Call& waiting) {
+      owner_->message(call, options_, peer_, Flight::Kind::wait, name(), [&](Call& waiting) {
         require(waiting, !was_freed, [] {
           return std::string(
               "its memory was freed before it was complete: AddressSanitizer says so");

@@ -105,6 +105,14 @@ class FlightPlace {
   std::chrono::milliseconds stuck_after_{0};
 };
 
+// The names of messages that are no plain send and recv, for CallContext.
+constexpr const char* name_of_send(bool is_synchronous) noexcept {
+  return is_synchronous ? "ssend" : nullptr;
+}
+constexpr const char* name_of_receive(bool up_to) noexcept {
+  return up_to ? "recv_up_to" : nullptr;
+}
+
 /// Hidden: else all of it would be exported with the class it is part of.
 struct __attribute__((visibility("hidden"))) Communicator::State
     : std::enable_shared_from_this<Communicator::State> {
@@ -209,16 +217,18 @@ struct __attribute__((visibility("hidden"))) Communicator::State
             call.confirm(window);
         });
   }
-  /// A message call; `peer` and `tag` for messages to the user.
+  /// A message call; `peer`, the options' tag and `name` (see CallContext) for messages to the
+  /// user.
   template <class Body>
   void message(const transport::Fingerprint& fingerprint, const MessageOptions& options, int peer,
-               Flight::Kind kind, const Body& body) {
+               Flight::Kind kind, const char* name, const Body& body) {
     check_process();
     throw_if_broken();
     Flight::Entry entry = flight.begin_message(fingerprint, options, peer, kind);
     Call::Setting setting{*mesh,        group,  kept, aborted,    timeout_of(options),
                           options.site, &entry, peer, options.tag};
     setting.has_own_timeout = options.timeout > Clock::duration::zero();
+    setting.name = name;
     Call call(setting, fingerprint);
     attempt(call, [&](Call& running) {
       check_timeout(running, options.timeout);
@@ -298,7 +308,7 @@ struct __attribute__((visibility("hidden"))) Communicator::State
   void check_transfers(std::span<const Transfer> transfers, const Options& options);
   /// Looks for a message until one is found, or once; `finds` is asked under the mesh's lock.
   void find(int from, const MessageOptions& options, const std::function<bool(int source)>& finds,
-            bool waits);
+            bool waits, const char* name = nullptr);
   Work start_probe(int from, const MessageOptions& options);
   std::optional<Received> find_message(int from, const MessageOptions& options, bool waits);
   Message match_message(int from, const MessageOptions& options, bool waits);

@@ -117,6 +117,7 @@ class MessageWork final : public WorkState {
   transport::Receive* receiving() { return std::get_if<transport::Receive>(&message_); }
   transport::Outgoing* sending() { return std::get_if<transport::Outgoing>(&message_); }
   transport::Fingerprint fingerprint() const;
+  const char* name() const;
   BytesView borrowed();
   bool is_pending() const;
   bool has_arrived() const;

@@ -152,8 +152,8 @@ std::optional<std::string> Reducer::objection(const Reduction& reduction, DType 
     case Sense::good:
       break;
     case Sense::truncates:
-      return pair + " would drop the fraction: cast first to a floating-point type, or set " +
-             "ReduceOptions::truncate_mean";
+      return pair + " would drop the fraction: cast first to a floating-point type, or sum and " +
+             "divide";
     case Sense::too_small:
       return pair + " makes no sense: cast first to a floating-point type";
     case Sense::no_order:

@@ -107,15 +107,14 @@ Error forming_error(MemberLink& link, JobStore& store, const Joining& joining, c
   if (error.errc() == Errc::peer_lost) link.read_last_words();
   if (auto said = link.aborted()) return *said;
   if (const auto loss = link.first_loss(); loss && error.errc() == Errc::peer_lost) {
-    Error told(Errc::peer_lost, "World::init: rank " + std::to_string(loss->rank) + " on " +
-                                    loss->host +
+    Error told(Errc::peer_lost, "init: rank " + std::to_string(loss->rank) + " on " + loss->host +
                                     " was lost while the world was forming: " + loss->cause);
     link.report(told, {.fault = Fault::lost, .ranks = {loss->rank}});
     return told;
   }
   if (error.errc() != Errc::timeout) return error;
   const std::string sentence =
-      "World::init: not all ranks came within " + duration_text(joining.options.timeout);
+      "init: not all ranks came within " + duration_text(joining.options.timeout);
   if (!link.is_agent()) return link.give_up(Errc::timeout, sentence);
   const Roster came = roster_of(store, joining.place.info.size);
   Error told(Errc::timeout, sentence + ": " + came.attendance());

@@ -44,7 +44,7 @@ void refuse_torchrun_port(const Environment& environment) {
   if (found == environment.end() || found->second != "True") return;
   throw Error(Errc::unsupported,
               "this process was started by torchrun, whose own store holds MASTER_PORT: start it "
-              "with dlaunch, or call World::init with tcp://host:port and a port that is free "
+              "with dlaunch, or join by the URL tcp://host:port with a port that is free "
               "(rank and size are taken from torchrun's variables)");
 }
 

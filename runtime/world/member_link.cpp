@@ -169,7 +169,7 @@ bool MemberLink::wait_for(const std::function<bool()>& done, Clock::time_point d
 
 void MemberLink::require_ours() const {
   if (is_ours()) return;
-  throw Error(Errc::misuse, "this World belongs to the parent process, pid " +
+  throw Error(Errc::misuse, "this world belongs to the parent process, pid " +
                                 std::to_string(owner_) +
                                 "; a forked child may not use it and needs a rank of its own");
 }

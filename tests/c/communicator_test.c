@@ -200,7 +200,7 @@ static void fails(dl_comm* comm) {
   if (rank == 0) {
     EXPECT_OK(dl_comm_abort(made));
   } else {
-    EXPECT_FAILS(DL_ABORTED, "rank 0 called abort()", dl_barrier(made, DL_HERE));
+    EXPECT_FAILS(DL_ABORTED, "rank 0 aborted the communicator", dl_barrier(made, DL_HERE));
   }
   EXPECT_OK(dl_barrier(comm, NULL));
   dl_comm_free(made);

@@ -90,7 +90,8 @@ std::string to_string(const transport::Fingerprint& call) {
 }
 
 std::string CallContext::label() const {
-  return labelled(short_text(fingerprint), group.name, fingerprint.op, peer, tag);
+  return labelled(name != nullptr ? name : short_text(fingerprint), group.name, fingerprint.op,
+                  peer, tag);
 }
 
 std::string CallContext::full_label() const {
@@ -121,7 +122,7 @@ std::string to_string(const transport::Doing& doing) {
 }
 
 std::string aborted_text(int rank, const CallSite& site) {
-  return "rank " + std::to_string(rank) + " called abort()" + place_text(site);
+  return "rank " + std::to_string(rank) + " aborted the communicator" + place_text(site);
 }
 
 std::string place_text(const std::string& place) { return place.empty() ? "" : " [" + place + "]"; }

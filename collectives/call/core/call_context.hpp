@@ -40,6 +40,8 @@ struct CallContext {
   // A message's: the rank here.
   int peer = any_source;
   int tag = 0;
+  /// The program's name for the call, as "ssend", where it is not the operation's.
+  const char* name = nullptr;
 
   bool is_message() const noexcept { return transport::is_message(fingerprint.op); }
   /// "all_reduce #3", "send to rank 1 (tag 7)", with the communicator's name unless "world".
@@ -60,7 +62,7 @@ std::string short_text(const transport::Fingerprint& call);
 std::string to_string(const transport::Fingerprint& call);
 /// "barrier #2 of 'pair', waiting for rank 1".
 std::string to_string(const transport::Doing& doing);
-/// "rank 1 called abort() [watchdog.cpp:7]".
+/// "rank 1 aborted the communicator [watchdog.cpp:7]".
 std::string aborted_text(int rank, const CallSite& site);
 /// "train.cpp:42", empty where it is not known.
 std::string place_of(const CallSite& site);

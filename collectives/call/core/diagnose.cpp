@@ -72,7 +72,8 @@ class Diagnosis {
         call_.full_label() + ": " + call_.me() + " lost " + group_.name_of(lost.rank);
     if (!lost.host.empty()) sentence += " on " + lost.host;
     return {Errc::peer_lost,
-            sentence + ": " + lost.cause + call_.where() + wrong_text(lost.wrong),
+            sentence + ": " + lost.cause + unwanted_text(lost.unwanted) + call_.where() +
+                wrong_text(lost.wrong),
             {.fault = Fault::lost,
              .ranks = {lost.rank},
              .doing = lost.cause.substr(0, Claim::doing_bytes_max)}};
@@ -118,8 +119,7 @@ class Diagnosis {
   CallError operator()(const ending::CallDiffers& differs) const {
     std::string sentence = disagreement(differs);
     if (differs.sizes) {
-      sentence += " and sent " + std::to_string(differs.sizes->theirs) + " bytes where " +
-                  std::to_string(differs.sizes->ours) + " were expected: their counts differ";
+      sentence += " and sent " + sizes_text(*differs.sizes) + ": their counts differ";
     }
     auto error = mismatch(sentence + wrong_text(differs.wrong), votes(differs));
     return differs.theirs ? error.since(differs.theirs->sequence) : error;
@@ -145,6 +145,10 @@ class Diagnosis {
         call_.full_label() + ": " + call_.me() + " waited " + seconds_text(call_.timeout);
     if (!absent.empty()) {
       sentence += "; absent: " + absent;
+    } else if (call_.is_message() && call_.peer == group_.rank) {
+      sentence += mine_.op == transport::Op::send
+                      ? "; the message is to itself, and it has no receive under way that takes it"
+                      : "; the message is from itself, and it has not sent it";
     } else if (late.for_device) {
       sentence += "; all ranks are in the call, but their devices did not end it in time";
     } else if (late.whom >= 0) {
@@ -153,6 +157,7 @@ class Diagnosis {
     } else {
       sentence += "; nothing came";
     }
+    sentence += unwanted_text(late.unwanted);
     if (!late.shortage.empty()) sentence += "; of " + call_.me() + ": " + late.shortage;
     return {Errc::timeout, sentence + call_.where(), std::move(claim)};
   }
@@ -189,6 +194,24 @@ class Diagnosis {
   }
 
   // ---- What ranks called. ----
+
+  /// Adds that there is another message than the one that is waited for.
+  std::string unwanted_text(const std::optional<ending::Unwanted>& unwanted) const {
+    if (!unwanted) return "";
+    return "; another message has come: " + elements_text(fingerprint_of(unwanted->sent)) +
+           " from " + group_.name_of(unwanted->from) + " (tag " +
+           std::to_string(unwanted->sent.tag) + ")";
+  }
+
+  /// "2 elements in place of 3"; in bytes where those are no whole elements of this call's.
+  std::string sizes_text(const ending::CallDiffers::Sizes& sizes) const {
+    const std::uint64_t size = std::max<std::uint64_t>(size_of(mine_.dtype), 1);
+    const bool is_whole = sizes.theirs % size == 0 && sizes.ours % size == 0;
+    const std::uint64_t unit = is_whole ? size : 1;
+    const char* const name = mine_.dtype != DType{} && is_whole ? "element" : "byte";
+    return plural(static_cast<long>(sizes.theirs / unit), name) + " in place of " +
+           std::to_string(sizes.ours / unit);
+  }
 
   /// Adds that a rank gave wrong arguments before, and so is not in the call any more.
   std::string wrong_text(const std::optional<FailureNotice>& wrong) const {
@@ -297,9 +320,12 @@ class Diagnosis {
     std::vector<Absent> absent;
     for (const Sight& rank : late.ranks) {
       if (auto doing = doing_text(rank)) {
-        if (is_on_namesake(rank, late.recorded_as)) {
-          *doing +=
-              ", of another communicator: do all ranks make their communicators in the same order?";
+        const bool is_elsewhere = is_on_namesake(rank, late.recorded_as);
+        const bool lacks_it = rank.lacks_communicator && !rank.lost && !is_elsewhere;
+        if (is_elsewhere) *doing += ", of another communicator";
+        if (lacks_it) *doing += "; it has not made this communicator";
+        if (is_elsewhere || lacks_it) {
+          *doing += ": do all ranks make their communicators in the same order?";
         }
         absent.push_back({rank.rank, std::move(*doing), has_come(rank, late.recorded_as)});
       }

@@ -44,12 +44,19 @@ struct Refused {
   int rank = -1;
 };
 
+/// A message that has come, and is not the one that a receive or a probe waits for.
+struct Unwanted {
+  int from = -1;
+  transport::Header sent;
+};
+
 /// A rank is gone.
 struct Lost {
   int rank = -1;
   std::string cause;
   std::string host = {};
   std::optional<FailureNotice> wrong = std::nullopt;  ///< Arguments that were wrong before.
+  std::optional<Unwanted> unwanted = std::nullopt;    ///< Found out.
 };
 
 /// A message is not what its receiver expects.
@@ -120,6 +127,7 @@ struct Sight {
   std::optional<transport::Header> unreceived = std::nullopt;
   std::optional<std::string> lost = std::nullopt;    ///< The cause.
   std::optional<SeenDoing> recorded = std::nullopt;  ///< By its own record, on this node.
+  bool lacks_communicator = false;                   ///< By the same: it has not made this one.
   std::optional<SeenDoing> seen = std::nullopt;      ///< By its agent, on another.
   std::optional<Fingerprint> last_heard = std::nullopt;
 };
@@ -133,6 +141,7 @@ struct TimedOut {
   std::vector<Sight> ranks = {};  ///< The activity of these ranks.
   std::uint64_t recorded_as = 0;  ///< The communicator's number in records.
   std::string shortage = {};      ///< Why connections to this rank wait.
+  std::optional<Unwanted> unwanted = std::nullopt;
 };
 
 }  // namespace dlaunch::ending

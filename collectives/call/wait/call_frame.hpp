@@ -58,6 +58,7 @@ struct CallSetting {
   CallHistory* history = nullptr;  ///< Not null if a device is used.
   LentThread* lent = nullptr;      ///< Null: the caller's own, to the call's end.
   bool has_own_timeout = false;    ///< Else the timeout is the communicator's.
+  const char* name = nullptr;      ///< See CallContext.
 };
 
 /// A call, as its parts see it.
@@ -70,7 +71,8 @@ struct CallFrame {
   std::optional<Argument> argument = std::nullopt;
 
   CallContext context() const {
-    return {setting.group, fingerprint, setting.timeout, setting.site, setting.peer, setting.tag};
+    return {setting.group, fingerprint, setting.timeout, setting.site,
+            setting.peer,  setting.tag, setting.name};
   }
   /// Whether its thread is to be given back instead of waiting.
   bool is_thread_wanted() const noexcept {

@@ -182,6 +182,7 @@ bool Investigation::fill(ending::TimedOut& late, const Ready& ready) {
   }
   if (frame_.setting.flight != nullptr) late.recorded_as = frame_.setting.flight->communicator();
   late.shortage = mesh_.shortage();
+  late.unwanted = unwanted();
   return true;
 }
 
@@ -213,6 +214,18 @@ std::map<int, SeenDoing> Investigation::ask_agents(std::vector<int> silent) {
   return std::move(answer).value_or(std::map<int, SeenDoing>{});
 }
 
+/// The first message that a receive or a probe of any tag would take in place of this one.
+std::optional<ending::Unwanted> Investigation::unwanted() const {
+  const CallSetting& setting = frame_.setting;
+  const bool receives = frame_.is_message() && frame_.fingerprint.op != transport::Op::send;
+  if (!receives || setting.tag == any_tag) return std::nullopt;
+  const Group& group = setting.group;
+  const int from = setting.peer == any_source ? any_source : group.world_rank(setting.peer);
+  const auto found = mesh_.inbox().peek(group.id, from, any_tag, group.world_ranks);
+  if (!found || found->second.tag == setting.tag) return std::nullopt;
+  return ending::Unwanted{found->first, found->second};
+}
+
 /// The facts about a rank that are known without its answer.
 ending::Sight Investigation::sight_of(int world_rank) const {
   ending::Sight sight{.rank = world_rank};
@@ -222,6 +235,7 @@ ending::Sight Investigation::sight_of(int world_rank) const {
   }
   if (const PeerLoss* loss = mesh_.loss_of(world_rank)) sight.lost = loss->cause;
   sight.recorded = recorded_doing(frame_, world_rank);
+  sight.lacks_communicator = lacks_communicator(frame_, world_rank);
   return sight;
 }
 

@@ -26,6 +26,7 @@ class Investigation {
  private:
   void fill(ending::Told& told) const;
   void fill(ending::WrongArguments& wrong) const;
+  void fill(ending::Lost& lost) const { lost.unwanted = unwanted(); }
   void fill(ending::MessageDiffers& message);
   void fill(ending::CallDiffers& differs);
   void fill(ending::WindowDiffers& differs);
@@ -36,6 +37,7 @@ class Investigation {
   void ask_ranks(const ending::TimedOut& late, transport::Inquiry& inquiry, const Ready& ready);
   std::map<int, SeenDoing> ask_agents(std::vector<int> silent);
   ending::Sight sight_of(int world_rank) const;
+  std::optional<ending::Unwanted> unwanted() const;
 
   transport::Answer asked(int world_rank, transport::Inquiry inquiry);
   std::optional<transport::MadeCall> made(int world_rank, std::uint64_t sequence);

@@ -62,4 +62,17 @@ std::optional<SeenDoing> recorded_doing(const CallFrame& frame, int world_rank) 
   return seen_in(call_under_way(log), text);
 }
 
+/// A record forgets communicators that have ended once it has no room left for others, so a full
+/// one tells nothing.
+bool lacks_communicator(const CallFrame& frame, int world_rank) {
+  const auto& segment = frame.setting.mesh.segment();
+  const int local = segment ? segment->local_of(world_rank) : -1;
+  if (local < 0 || frame.setting.flight == nullptr) return false;
+  const FlightLog log = read_flight(segment->flight(local), 0);
+  if (log.groups.empty() || log.groups.size() == FlightRing::groups_max) return false;
+  return std::none_of(log.groups.begin(), log.groups.end(), [&](const FlightGroup& group) {
+    return group.communicator == frame.setting.flight->communicator();
+  });
+}
+
 }  // namespace dlaunch

@@ -17,5 +17,7 @@ std::optional<transport::Fingerprint> call_of(const CallFrame& frame, int member
 
 /// The activity of a rank that shares memory with this one; nullopt for others.
 std::optional<SeenDoing> recorded_doing(const CallFrame& frame, int world_rank);
+/// Whether that rank, of this node, has made communicators by its record, and not this one.
+bool lacks_communicator(const CallFrame& frame, int world_rank);
 
 }  // namespace dlaunch

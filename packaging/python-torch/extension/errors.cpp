@@ -19,17 +19,6 @@ std::exception_ptr made(const std::string& sentence) {
   return std::make_exception_ptr(Kind(here(__func__, __FILE__, __LINE__), sentence));
 }
 
-/// What the library says to programs in C++ alone.
-constexpr std::string_view words_of_cpp = ", or set ReduceOptions::truncate_mean";
-
-std::string sentence_of(const Error& error) {
-  std::string sentence = error.what();
-  if (const auto at = sentence.find(words_of_cpp); at != sentence.npos) {
-    sentence.erase(at, words_of_cpp.size());
-  }
-  return sentence;
-}
-
 /// With the line of the program that makes this call, as the library's sentences have it.
 std::string with_place(const std::string& sentence) {
   const CallSite place = place_of_program();
@@ -40,7 +29,7 @@ std::string with_place(const std::string& sentence) {
 }
 
 std::exception_ptr made_of(const Error& error) {
-  const std::string sentence = sentence_of(error);
+  const std::string sentence = error.what();
   switch (error.errc()) {
     case Errc::misuse:
       return made<c10::ValueError>(sentence);

@@ -24,6 +24,9 @@ void read_query(std::string_view url, std::string_view query, InitUrl& parsed) {
     const std::string name(pair.substr(0, equals));
     const std::string value(equals == std::string_view::npos ? "" : pair.substr(equals + 1));
     const std::string what = in_quotes(name) + " in the init URL " + in_quotes(url);
+    const bool is_repeated =
+        (name == "rank" && parsed.rank >= 0) || (name == "world_size" && parsed.world_size >= 0);
+    if (is_repeated) throw url_error(url, "has " + in_quotes(name) + " twice");
     if (name == "rank") {
       parsed.rank = static_cast<int>(parse_number(what, value, 0, world_size_max));
     } else if (name == "world_size") {

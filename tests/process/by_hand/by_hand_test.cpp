@@ -401,7 +401,7 @@ TEST_CASE("a forked child may not use its parent's world, and does not end it") 
   Process one = start("env://", four(port, 1, 2), "fork");
   for (Process* rank : {&zero, &one}) {
     CHECK(rank->wait() == 0);
-    CHECK(contains(rank->output(), "child: this World belongs to the parent process"));
+    CHECK(contains(rank->output(), "child: this world belongs to the parent process"));
     CHECK(contains(rank->output(), "child ended with 0"));
   }
 }

@@ -42,7 +42,7 @@ def main():
             torch.empty(5), torch.empty(4))
     refused(ValueError, r"split sizes come to 9", dist.all_to_all_single, torch.empty(size), torch.empty(size),
             [9] + [0] * (size - 1), [1] * size)
-    refused(ValueError, r"mean of i64 elements.*floating-point type \[mistakes.py:\d+\]$", dist.all_reduce, torch.ones(2, dtype=torch.int64),
+    refused(ValueError, r"mean of i64 elements.*, or sum and divide \[mistakes.py:\d+\]$", dist.all_reduce, torch.ones(2, dtype=torch.int64),
             dist.ReduceOp.AVG)
     if size == 1:  # A deprecated function, whose decorator has a frame of its own.
         refused((ValueError, dist.DistBackendError), r"'out\[0\]'.*\[mistakes.py:", dist.all_gather_coalesced,

@@ -30,7 +30,8 @@ TEST_CASE("abort, from another thread, ends a call that waits") {
   });
   for (const auto& outcome : outcomes) {
     CHECK(outcome.code == Errc::aborted);
-    CHECK_MESSAGE(outcome.mentions(": rank 0 called abort() [abort_test.cpp:"), outcome.text);
+    CHECK_MESSAGE(outcome.mentions(": rank 0 aborted the communicator [abort_test.cpp:"),
+                  outcome.text);
   }
 }
 
@@ -63,7 +64,8 @@ TEST_CASE("abort is told while its rank is in no call, in whichever thread it is
     });
     for (const auto& outcome : outcomes) {
       CHECK(outcome.code == Errc::aborted);
-      CHECK_MESSAGE(outcome.mentions(": rank 1 called abort() [abort_test.cpp:"), outcome.text);
+      CHECK_MESSAGE(outcome.mentions(": rank 1 aborted the communicator [abort_test.cpp:"),
+                    outcome.text);
     }
     CHECK_MESSAGE(outcomes[0].mentions("'world': rank 1"), outcomes[0].text);
   }
@@ -107,7 +109,7 @@ TEST_CASE("a communicator that was aborted and ends without another call has tol
   for (const std::size_t other : {0U, 2U}) {
     const auto& outcome = outcomes[other];
     CHECK(outcome.code == Errc::aborted);
-    CHECK_MESSAGE(outcome.mentions("'world': rank 1 called abort() [abort_test.cpp:"),
+    CHECK_MESSAGE(outcome.mentions("'world': rank 1 aborted the communicator [abort_test.cpp:"),
                   outcome.text);
   }
 }

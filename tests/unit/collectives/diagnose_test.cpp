@@ -80,7 +80,7 @@ const std::string here = "rank 0 is in all_reduce #3 (sum, f32, 8 elements) [tra
 
 TEST_CASE("aborted here") {
   check(diagnosed(barrier(2), ending::Aborted{{"dog.cpp", 7, ""}}), Errc::aborted,
-        "barrier #2 [train.cpp:42]: rank 0 called abort() [dog.cpp:7]");
+        "barrier #2 [train.cpp:42]: rank 0 aborted the communicator [dog.cpp:7]");
 }
 
 TEST_CASE("told by another rank: losses and waits name the one that met them") {
@@ -267,8 +267,12 @@ TEST_CASE("calls that differ in their arguments, sizes or tables of algorithms")
   ending::CallDiffers sizes{1, sum(3)};
   sizes.sizes = {12, 8};
   check_differs(sizes, here +
-                           ", but rank 1 is in all_reduce #3 (sum, f32, 8 elements) and sent 12 "
-                           "bytes where 8 were expected: their counts differ");
+                           ", but rank 1 is in all_reduce #3 (sum, f32, 8 elements) and sent 3 "
+                           "elements in place of 2: their counts differ");
+  sizes.sizes = {4, 6};
+  check_differs(sizes, here +
+                           ", but rank 1 is in all_reduce #3 (sum, f32, 8 elements) and sent 4 "
+                           "bytes in place of 6: their counts differ");
 }
 
 TEST_CASE("calls with a root that are over on both ranks") {
@@ -314,6 +318,10 @@ TEST_CASE("the deadline has passed: what each absent rank does, by the best that
   check_absent({rank}, "rank 1 (in no call for 5 s)");
   rank.recorded = SeenDoing{"stopped by a signal, in no call for 2 s"};
   check_absent({rank}, "rank 1 (stopped by a signal, in no call for 2 s)");
+  rank.lacks_communicator = true;
+  check_absent({rank},
+               "rank 1 (stopped by a signal, in no call for 2 s; it has not made this "
+               "communicator: do all ranks make their communicators in the same order?)");
   rank.lost = "killed by SIGKILL";
   check_absent({rank}, "rank 1 (killed by SIGKILL)");
   rank.unreceived = make_header(transport::Kind::message, 1, message(Op::send), 64);
@@ -325,6 +333,32 @@ TEST_CASE("the deadline has passed: what each absent rank does, by the best that
   rank.answer->on_stream = true;
   check_absent({rank, {.rank = 2}},
                "rank 1 (is in barrier #2, which is on its stream); rank 2 (never heard of)");
+}
+
+TEST_CASE("the deadline of a message: another one that has come, and messages to oneself") {
+  ending::TimedOut late;
+  const auto sentence = [&](Op op, int peer) {
+    return std::string(diagnosed(message(op), late, world, peer, 5).what());
+  };
+  CHECK(sentence(Op::send, 0) ==
+        "send to rank 0 (tag 5): rank 0 waited 5 s; the message is to itself, and it has no "
+        "receive under way that takes it [train.cpp:42]");
+  CHECK(sentence(Op::recv, 0) ==
+        "recv from rank 0 (tag 5): rank 0 waited 5 s; the message is from itself, and it has not "
+        "sent it [train.cpp:42]");
+  late.ranks = {{.rank = 1}};
+  late.unwanted =
+      ending::Unwanted{1, make_header(transport::Kind::message, 1, message(Op::send), 16, 4)};
+  CHECK(sentence(Op::recv, 1) ==
+        "recv from rank 1 (tag 5): rank 0 waited 5 s; absent: rank 1 (never heard of); another "
+        "message has come: 4 f32 elements from rank 1 (tag 4) [train.cpp:42]");
+  ending::Lost lost{1, "closed"};
+  lost.unwanted = late.unwanted;
+  CHECK(std::string(diagnosed(message(Op::recv), lost, world, 1, 5).what()) ==
+        "recv from rank 1 (tag 5): rank 0 lost rank 1: closed; another message has come: 4 f32 "
+        "elements from rank 1 (tag 4) [train.cpp:42]");
+  const CallContext named{world, message(Op::recv), 5s, {"", 0, ""}, 1, 5, "recv_up_to"};
+  CHECK(named.label() == "recv_up_to from rank 1 (tag 5)");
 }
 
 TEST_CASE("a rank that is in the call is not absent from it") {

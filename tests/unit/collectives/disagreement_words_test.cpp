@@ -106,7 +106,7 @@ TEST_CASE("counts of which only two ranks know: what was sent, and what was expe
     };
     check_outcomes({{text, call}, {text, call}}, [&](const Outcome& outcome) {
       return outcome.text == side(to) + ", but " + side(from) +
-                                 " and sent 12 bytes where 8 were expected: their counts differ";
+                                 " and sent 3 elements in place of 2: their counts differ";
     });
   };
   check("scatter_v #2 (f32, counts vary, root 0)", __LINE__ + 3, 0, 1, [](Communicator& comm) {

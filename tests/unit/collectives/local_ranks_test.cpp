@@ -397,3 +397,23 @@ TEST_CASE("what a process wrote before it was killed in mid-message arrives, the
                   error.what());
   }
 }
+
+TEST_CASE("a rank that has not made the communicator of a call is told as that") {
+  const auto segment = segment_of({0, 1});
+  testing::Event told;
+  check_all(run_ranks(
+      2,
+      [&](const World& world) {
+        Communicator comm(world);
+        comm.barrier();
+        if (comm.rank() == 1) return require(told.wait(), "rank 0 has told nothing");
+        Communicator extra(world, "extra");
+        const auto error = testing::error_of([&] { extra.barrier({.timeout = 50ms}); });
+        told.set();
+        const std::string text = error ? error->what() : "";
+        CHECK_MESSAGE(text.find("; it has not made this communicator: do all ranks make their "
+                                "communicators in the same order?)") != text.npos,
+                      text);
+      },
+      memberships_of({segment, segment})));
+}

@@ -146,7 +146,7 @@ TEST_CASE("a message that is too long fails its receive alone, and is there for 
       for (int i = 0; i < 2; ++i) {
         const auto error = error_of([&] { comm.recv_up_to(little, 1, {.tag = 5}); });
         CHECK(error->errc() == Errc::misuse);
-        CHECK(mentions(error, "recv from rank 1 (tag 5) of 'pair': rank 1 sent " +
+        CHECK(mentions(error, "recv_up_to from rank 1 (tag 5) of 'pair': rank 1 sent " +
                                   std::to_string(count) +
                                   " f32 elements (tag 5), and the buffer "
                                   "has room for " +

@@ -168,7 +168,7 @@ TEST_CASE("a synchronous send that nobody receives ends at its deadline, or with
     }
   });
   CHECK(late[0].code == Errc::timeout);
-  CHECK(late[0].mentions("send to rank 1 (tag 4): rank 0 waited 0.05 s; absent: rank 1"));
+  CHECK(late[0].text.starts_with("ssend to rank 1 (tag 4): rank 0 waited 0.05 s; absent: rank 1"));
   CHECK(late[0].mentions("ssend_test.cpp:"));
 
   const auto left = run_ranks(2, [&](const World& world) {
@@ -180,6 +180,32 @@ TEST_CASE("a synchronous send that nobody receives ends at its deadline, or with
   });
   CHECK(left[0].code == Errc::peer_lost);
   CHECK(left[1].ok());
+}
+
+TEST_CASE("a synchronous send that waits for a receive of another tag: both sides tell both tags") {
+  const auto late = run_ranks(2, [](const World& world) {
+    Communicator comm(world);
+    const int out = 1;
+    int in = 0;
+    if (comm.rank() == 1) return comm.ssend(out, 0, {.timeout = 60s, .tag = 4});
+    static_cast<void>(comm.probe(1, {.tag = 4}));
+    static_cast<void>(comm.recv_up_to(in, 1, {.timeout = 50ms, .tag = 5}));
+  });
+  CHECK(late[0].code == Errc::timeout);
+  CHECK(late[0].text.starts_with("recv_up_to from rank 1 (tag 5): rank 0 waited 0.05 s; absent: "));
+  CHECK(late[0].mentions("; another message has come: 1 i32 element from rank 1 (tag 4) ["));
+  CHECK(late[1].mentions("told by rank 0: recv_up_to from rank 1 (tag 5): "));
+}
+
+TEST_CASE("a synchronous send to oneself that nothing takes says so") {
+  const auto late = run_ranks(1, [](const World& world) {
+    Communicator comm(world);
+    const int out = 1;
+    comm.ssend(out, 0, {.timeout = 20ms});
+  });
+  CHECK(late[0].text.starts_with(
+      "ssend to rank 0 (tag 0): rank 0 waited 0.02 s; the message is to itself, and it has no "
+      "receive under way that takes it ["));
 }
 
 TEST_CASE("a receive that does not take the message tells nobody") {

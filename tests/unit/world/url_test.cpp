@@ -62,9 +62,13 @@ TEST_CASE("what is wrong with a URL is said, with the URL") {
                           "tcp://host:1?rank=-1",
                           "tcp://host:1?world_size=0",
                           "tcp://host:1?rank",
+                          "tcp://host:1?rank=0&rank=1",
+                          "tcp://host:1?rank=0&world_size=2&rank=0",
+                          "file:///meet?world_size=2&rank=0&world_size=3",
                           "tcp://host:1?color=2"}) {
     CAPTURE(url);
     CHECK(refusal(url).find("'" + std::string(url) + "'") != std::string::npos);
   }
   CHECK(refusal("tcp://host:1?color=2").find("'color'") != std::string::npos);
+  CHECK(refusal("tcp://host:1?rank=0&rank=1").ends_with("has 'rank' twice"));
 }
