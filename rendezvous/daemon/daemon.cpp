@@ -214,7 +214,10 @@ void Daemon::open_http(unique_fd listener) {
 
 void Daemon::note(const LogLine& line) {
   log_.write(line);
-  if (status_) status_->note(line);
+  try {
+    if (status_) status_->note(line);
+  } catch (const std::bad_alloc&) {  // Its readers miss one.
+  }
 }
 
 /// One line whose form is fixed: scripts and tests read it.
@@ -240,11 +243,12 @@ void Daemon::announce() {
 // ---- Signals ----
 
 void Daemon::await_signal() {
-  signals_.async_wait([this](const boost::system::error_code& error, int number) {
-    if (error) return;
-    attempt([&] { on_signal(number); });
-    if (!left_) await_signal();
-  });
+  signals_.async_wait(store::WaitHandler(
+      signal_memory_, [this](const boost::system::error_code& error, int number) {
+        if (error) return;
+        attempt([&] { on_signal(number); });
+        if (!left_) await_signal();
+      }));
 }
 
 void Daemon::on_signal(int number) {
@@ -356,9 +360,10 @@ void Daemon::await_watchdog() {
   if (!task_.watchdog || !manager_.active()) return;
   attempt([&] { tell_manager([&] { manager_.alive(); }); });
   watchdog_timer_.expires_after(*task_.watchdog);
-  watchdog_timer_.async_wait([this](const boost::system::error_code& error) {
-    if (!error) await_watchdog();
-  });
+  watchdog_timer_.async_wait(
+      store::WaitHandler(watchdog_memory_, [this](const boost::system::error_code& error) {
+        if (!error) await_watchdog();
+      }));
 }
 
 // ---- What it looks like ----
@@ -379,11 +384,12 @@ void Daemon::await_turn() {
   if (!status_ || left_) return;
   attempt([&] { status_->turned(unready(), journal_->backup()); });
   turn_timer_.expires_after(turn_interval);
-  turn_timer_.async_wait([this](const boost::system::error_code& error) {
-    if (error) return;
-    loop_lag_.add(Clock::now() - turn_timer_.expiry());
-    await_turn();
-  });
+  turn_timer_.async_wait(
+      store::WaitHandler(turn_memory_, [this](const boost::system::error_code& error) {
+        if (error) return;
+        loop_lag_.add(Clock::now() - turn_timer_.expiry());
+        await_turn();
+      }));
 }
 
 void Daemon::look(Snapshots::Take take) {

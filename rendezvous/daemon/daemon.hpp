@@ -9,6 +9,7 @@
 #include "rendezvous/daemon/systemd.hpp"
 #include "rendezvous/service/service.hpp"
 #include "runtime/base/secret/secret.hpp"
+#include "runtime/store/server/handler_memory.hpp"
 
 #include <chrono>
 #include <deque>
@@ -90,6 +91,7 @@ class Daemon {
 
   DaemonTask task_;
   Log& log_;
+  store::HandlerMemory signal_memory_, watchdog_memory_, turn_memory_;  ///< They outlive io_.
   boost::asio::io_context io_{1};
   std::deque<SocketFile> socket_files_;
   std::unique_ptr<JobJournal> journal_;

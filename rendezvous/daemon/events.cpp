@@ -34,8 +34,9 @@ std::string event_json(const LogLine& line, std::int64_t time_ms) {
 
 void EventRing::add(std::string data) {
   const std::lock_guard lock(mutex_);
-  bytes_ += data.size();
+  const std::size_t bytes = data.size();
   events_.push_back(std::move(data));
+  bytes_ += bytes;
   while (events_.size() > events_max || bytes_ > bytes_max) {
     bytes_ -= events_.front().size();
     events_.pop_front();

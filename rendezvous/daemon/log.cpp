@@ -7,6 +7,7 @@
 #include <array>
 #include <cerrno>
 #include <ctime>
+#include <new>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -169,14 +170,17 @@ std::string_view name_of(LogLine::Event event) {
 
 void Log::write(const LogLine& line) {
   if (line.level < least_) return;
-  if (dropped_ > 0) {
-    const LogLine notice{
-        .level = LogLine::Level::warning,
-        .job = "",
-        .sentence = std::to_string(dropped_) + " log lines were lost: nobody read them"};
-    if (put(notice)) dropped_ = 0;
+  try {
+    if (dropped_ > 0) {
+      const LogLine notice{
+          .level = LogLine::Level::warning,
+          .job = "",
+          .sentence = std::to_string(dropped_) + " log lines were lost: nobody read them"};
+      if (put(notice)) dropped_ = 0;
+    }
+    if (put(line)) return;
+  } catch (const std::bad_alloc&) {  // What it was to tell goes on.
   }
-  if (put(line)) return;
   ++dropped_;
   ++lost_;
 }

@@ -58,6 +58,10 @@ std::variant<wire::Welcome, store::Host::Refusal> Service::State::admit(store::C
                    no->sentence);
     return std::move(*no);
   }
+  // If a later part fails, on_closed() takes back what was done.
+  callers[who] = {hello.session, name};
+  ++connections_of[name];
+  if (hello.session != 0) connected[hello.session] = who;
   Job* job = find(name);
   store::SpaceId space = store::no_space;
   if (job != nullptr && hello.session == 0) {
@@ -72,11 +76,6 @@ std::variant<wire::Welcome, store::Host::Refusal> Service::State::admit(store::C
   server.seat(who, space);
   // It hears of no job, unless it joins one.
   server.speak_freely(who, job == nullptr && journal != nullptr && !journal->refusal().empty());
-  callers[who] = {hello.session, name};
-  ++connections_of[name];
-  if (hello.session != 0) {
-    connected[hello.session] = who;
-  }
   expect(who, hello.session != 0);
   arm();
   return wire::Welcome{.job = name, .epoch = job == nullptr ? 0 : job->epoch, .memory = memory};
@@ -121,7 +120,14 @@ void Service::State::on_message(store::ConnectionId who, const wire::FrameHeader
   const auto began_at = Clock::now();
   // Copied, since the action may end the caller.
   const Caller caller = found->second;
-  dispatch(who, caller, header.type, payload);
+  try {
+    dispatch(who, caller, header.type, payload);
+  } catch (const std::exception&) {
+    // It may have been left without anybody.
+    if (Job* job = find(caller.job)) look_again(*job);
+    arm();
+    throw;
+  }
   arm();
   message_times.add(Clock::now() - began_at);
 }
@@ -205,12 +211,13 @@ void Service::State::on_closed(store::ConnectionId who, bool goodbye) {
   if (caller.joined) --agents;
   callers.erase(found);
   std::erase_if(early, [&](const Early& each) { return each.connection == who; });
-  if (const auto of = connections_of.find(caller.job); --of->second == 0) connections_of.erase(of);
+  const auto of = connections_of.find(caller.job);
+  if (of != connections_of.end() && --of->second == 0) connections_of.erase(of);
   const auto own = connected.find(caller.session);
   if (own != connected.end() && own->second == who) connected.erase(own);
   if (Job* job = find(caller.job)) gone(*job, caller.session, who, goodbye);
-  call_when_idle();
   arm();
+  call_when_idle();
 }
 
 void Service::State::gone(Job& job, Session session, store::ConnectionId who, bool goodbye) {
@@ -223,8 +230,13 @@ void Service::State::gone(Job& job, Session session, store::ConnectionId who, bo
   // A node that has no place in the epoch has nothing to come back to: it joins anew.
   if (goodbye || job.epoch == 0 || member->second.epoch != job.epoch) job.members.erase(member);
   const auto now = Clock::now();
-  if (goodbye) {
-    step(job, Leave{session, exit_code::node_lost, "gone without a reason"}, now);
+  std::optional<Leave> leave;
+  try {
+    if (goodbye) leave = Leave{session, exit_code::node_lost, "gone without a reason"};
+  } catch (const std::bad_alloc&) {  // It counts as lost.
+  }
+  if (leave) {
+    step(job, *std::move(leave), now);
   } else {
     step(job, Disconnected{session}, now);
   }
@@ -343,17 +355,23 @@ Job& Service::State::open_job(const std::string& name, const message::Join& mess
                              ? deadline_after(message.rules.liveness.returns_within(), began)
                              : Clock::time_point::min();
   Job& job = jobs[name];
-  job.name = name;
-  job.incarnation = incarnation;
-  std::optional<Hosting> hosting;
-  if (!rules.only_job.empty()) hosting = Hosting{std::exchange(rules.taken_over, std::nullopt)};
-  job.rounds = Rounds(epoch, {incarnation, incarnation_first, return_by, epoch_before}, name,
-                      std::move(hosting));
+  try {
+    job.name = name;
+    job.place = deadlines.extract(deadlines.emplace(Clock::time_point::max(), &job).first);
+    job.incarnation = incarnation;
+    std::optional<Hosting> hosting;
+    if (!rules.only_job.empty()) hosting = Hosting{std::exchange(rules.taken_over, std::nullopt)};
+    job.rounds = Rounds(epoch, {incarnation, incarnation_first, return_by, epoch_before}, name,
+                        std::move(hosting));
+    job.drained_before = drained;
+    if (journal != nullptr) journal->job_opened(name, incarnation);
+    if (drained && journal != nullptr) journal->drained(name, drained);
+  } catch (...) {
+    jobs.erase(name);
+    throw;
+  }
   known_before.erase(name);
   ++totals.jobs_opened;
-  job.drained_before = drained;
-  if (journal != nullptr) journal->job_opened(name, incarnation);
-  if (drained) journal->drained(name, drained);
   return job;
 }
 
@@ -385,7 +403,9 @@ void Service::State::part_from_members(const Job& job) {
 // ---- Service ----
 
 Service::Service(boost::asio::io_context& io, ServiceRules rules, Log log, JobJournal* journal)
-    : state_(std::make_shared<State>(io, std::move(rules), std::move(log), journal)) {}
+    : state_(std::make_shared<State>(io, std::move(rules), std::move(log), journal)) {
+  state_->wait_for_time();
+}
 
 Service::~Service() { stop(); }
 

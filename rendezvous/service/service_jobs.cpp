@@ -15,6 +15,13 @@ namespace {
 /// in a small world, where they cost little, a program may have more, such as threads of its ranks.
 constexpr int contributors_least = 4096;
 
+/// 0: all nodes of the job.
+template <class Effect>
+Session to_whom(const Effect& effect) {
+  if constexpr (requires { effect.to; }) return effect.to;
+  return 0;
+}
+
 }  // namespace
 
 Job* Service::State::find(std::string_view name) {
@@ -23,11 +30,27 @@ Job* Service::State::find(std::string_view name) {
 }
 
 void Service::State::step(Job& job, const Event& event, Clock::time_point now) {
+  if (job.broken && !job.finished) return give_up(job, "for want of memory");
   const std::uint64_t before = job.epoch;
-  const Effects effects = job.rounds.step(event, now);
+  Effects effects;
+  try {
+    effects = job.rounds.step(event, now);
+  } catch (const std::exception& failure) {
+    return give_up(job, failure.what());
+  }
   job.incarnation = job.rounds.incarnation();
+  bool whole = true;
   for (const Effect& effect : effects) {
-    std::visit([&](const auto& what) { apply(job, what); }, effect);
+    std::visit(
+        [&](const auto& what) {
+          try {
+            apply(job, what);
+          } catch (const std::exception& failure) {  // For want of memory, say.
+            whole = false;
+            lose_touch(job, to_whom(what), failure.what());
+          }
+        },
+        effect);
   }
   if (job.epoch != before) {
     // Nodes that were lost before this epoch do not come back.
@@ -35,9 +58,42 @@ void Service::State::step(Job& job, const Event& event, Clock::time_point now) {
       return entry.second.connection == 0 && entry.second.epoch != job.epoch;
     });
   }
-  forget_departed(job);
-  end_if_deserted(job);
-  schedule(job);
+  try {
+    forget_departed(job);
+    end_if_deserted(job);
+  } catch (const std::exception&) {
+    whole = false;
+  }
+  job.looks_again = Clock::time_point::max();
+  whole ? schedule(job) : look_again(job);
+}
+
+/// A decision that was made half could be a wrong one, or never come: nobody is to wait for it.
+void Service::State::give_up(Job& job, const char* why) noexcept {
+  job.broken = true;
+  try {
+    apply(job, Finish{exit_code::internal, std::nullopt,
+                      std::string("the rendezvous could not decide how it goes on: ") + why});
+    job.looks_again = Clock::time_point::max();
+    schedule(job);
+  } catch (const std::exception& failure) {
+    lose_touch(job, 0, failure.what());
+    look_again(job);
+  }
+}
+
+/// The rounds go on from what they have decided, so those that have to know of it come back and
+/// ask.
+void Service::State::lose_touch(const Job& job, Session to, const char* why) noexcept {
+  for (const auto& [session, member] : job.members) {
+    if (to == 0 || session == to) server.fail(member.connection);
+  }
+  try {
+    note(LogLine::Level::error, LogLine::Event::other, job,
+         std::string("not all nodes could be told what was decided, and those come back for it: ") +
+             why);
+  } catch (const std::exception&) {  // The server counts them.
+  }
 }
 
 bool Service::State::is_deserted(const Job& job) {
@@ -95,16 +151,17 @@ void Service::State::apply(Job& job, const Admit& effect) {
 
 void Service::State::begin_epoch(Job& job, std::uint64_t epoch, int world_size) {
   if (journal != nullptr) journal->epoch_closed(job.name, epoch);
-  server.drop_space(job.space, "the epoch " + std::to_string(job.epoch) + " is over");
-  job.epoch = epoch;
-  send(job, job.questions.keep([](Session) { return false; }));
-  job.world_size = world_size;
   store::Limits limits = rules.limits;
   limits.contributors = std::max(contributors_least, world_size);
-  job.space =
+  const store::SpaceId space =
       journal == nullptr
           ? server.add_space(epoch, limits)
           : server.add_space(epoch, limits, journal->space(job.name, job.incarnation, epoch));
+  const store::SpaceId before = std::exchange(job.space, space);
+  const std::uint64_t epoch_before_it = std::exchange(job.epoch, epoch);
+  job.world_size = world_size;
+  server.drop_space(before, "the epoch " + std::to_string(epoch_before_it) + " is over");
+  send(job, job.questions.keep([](Session) { return false; }));
   job.host = place_of_host(job);
   job.successors.clear();
   for (auto& [session, member] : job.members) {
@@ -283,7 +340,9 @@ void Service::State::call_when_idle() {
   if (!draining || !when_idle || unfinished() > 0) return;
   if (idle()) {
     farewell_timer.cancel();
-    return boost::asio::post(io, std::exchange(when_idle, nullptr));
+    return boost::asio::post(io, [self = shared_from_this()] {
+      if (self->when_idle) std::exchange(self->when_idle, nullptr)();
+    });
   }
   if (std::exchange(farewell, true)) return;
   farewell_timer.expires_after(farewell_max);
@@ -291,111 +350,6 @@ void Service::State::call_when_idle() {
     if (error || self->stopped || !self->when_idle) return;
     std::exchange(self->when_idle, nullptr)();
   });
-}
-
-// ---- Time ----
-
-void Service::State::refresh(Job& job) {
-  if (job.finished) return;
-  std::vector<std::pair<Clock::time_point, Session>> heard;
-  for (auto& [session, member] : job.members) {
-    const auto last = server.last_heard(member.connection);
-    if (!last || *last <= member.heard) continue;
-    member.heard = *last;
-    heard.emplace_back(*last, session);
-  }
-  std::ranges::sort(heard);
-  for (const auto& [when, session] : heard) step(job, Heartbeat{session}, when);
-}
-
-void Service::State::schedule(Job& job) {
-  std::optional<Clock::time_point> next;
-  if (!job.finished) {
-    next = job.rounds.next_deadline();
-    const auto question = job.questions.next_deadline();
-    if (question && (!next || *question < *next)) next = question;
-  } else if (rules.only_job.empty()) {
-    next = job.forget;
-  }
-  if (next == job.scheduled) return;
-  if (job.scheduled) deadlines.erase({*job.scheduled, &job});
-  if (next) deadlines.emplace(*next, &job);
-  job.scheduled = next;
-}
-
-void Service::State::forget(Job& job) {
-  epoch_max = std::max(epoch_max, job.rounds.epoch());
-  incarnation_max = std::max(incarnation_max, job.incarnation);
-  part_from_members(job);
-  if (job.scheduled) deadlines.erase({*job.scheduled, &job});
-  const std::string name = job.name;
-  if (journal != nullptr) journal->job_forgotten(name);
-  jobs.erase(name);
-}
-
-void Service::State::forget_some() {
-  while (jobs.size() - unfinished() >= rules.jobs_max) {
-    Job* oldest = nullptr;
-    for (auto& [name, job] : jobs) {
-      if (job.finished && (oldest == nullptr || job.forget < oldest->forget)) oldest = &job;
-    }
-    if (oldest == nullptr) return;
-    forget(*oldest);
-  }
-}
-
-void Service::State::arm() {
-  if (stopped) return;
-  auto next = Clock::time_point::max();
-  if (!deadlines.empty()) next = deadlines.begin()->first;
-  if (!unjoined.empty()) next = std::min(next, unjoined.front().first);
-  next = std::min(next, forget_before);
-  for (const Early& each : early) next = std::min(next, each.until);
-  if (!visitors.empty()) next = std::min(next, visitors.front().first);
-  next = std::min(next, refusals.next_deadline().value_or(next));
-  if (next < armed) arm_at(next);
-}
-
-void Service::State::arm_at(Clock::time_point when) {
-  armed = when;
-  timer.expires_at(when);
-  timer.async_wait([self = shared_from_this()](const boost::system::error_code& error) {
-    if (error || self->stopped) return;
-    self->armed = Clock::time_point::max();
-    try {
-      self->on_time();
-    } catch (const std::exception& failure) {  // Memory may be short, say, which may pass.
-      if (self->log) {
-        self->log(
-            {LogLine::Level::error, "", std::string("keeping time failed: ") + failure.what()});
-      }
-      return self->arm_at(Clock::now() + std::chrono::seconds(1));
-    }
-    self->arm();
-  });
-}
-
-void Service::State::on_time() {
-  const auto now = Clock::now();
-  call_early([now](const Early& each) { return each.until <= now; });
-  if (forget_before <= now) forget_those_before();
-  close_strangers(now);
-  refusals.tick(now, warn());
-  std::vector<Job*> due;
-  for (const auto& [when, job] : deadlines) {
-    if (when > now) break;
-    due.push_back(job);
-  }
-  for (Job* job : due) {
-    if (job->finished) {
-      forget(*job);
-    } else {
-      refresh(*job);
-      send(*job, job->questions.tick(now));
-      const auto held = journal == nullptr ? std::nullopt : journal->held_since();
-      if (!job->finished) step(*job, Tick{held}, now);
-    }
-  }
 }
 
 }  // namespace dlaunch::rendezvous

@@ -6,6 +6,7 @@
 #include "rendezvous/service/refusal_log.hpp"
 #include "rendezvous/service/service.hpp"
 #include "runtime/base/flat_map.hpp"
+#include "runtime/store/server/handler_memory.hpp"
 
 #include <cstdint>
 #include <deque>
@@ -23,8 +24,9 @@
 #include <boost/asio/steady_timer.hpp>
 
 /// The inside of Service, for the files that implement it and nobody else: service.cpp turns
-/// messages of connections into events, service_jobs.cpp carries out the effects and keeps time,
-/// service_limits.cpp chooses the connections that have to go, service_status.cpp shows the state.
+/// messages of connections into events, service_jobs.cpp carries out the effects, service_time.cpp
+/// keeps time, service_limits.cpp chooses the connections that have to go, service_status.cpp shows
+/// the state.
 namespace dlaunch::rendezvous {
 
 /// An agent's last report about its ranks' calls.
@@ -56,6 +58,7 @@ struct Job {
   std::uint64_t incarnation = 0;
   Rounds rounds;
   FlatMap<Session, Member> members;
+  bool broken = false;      ///< The rounds have failed half way.
   std::uint64_t key = 0;    ///< The number of the key that its nodes prove; 0: none.
   std::uint64_t epoch = 0;  ///< That of `space`; 0: none yet.
   int world_size = 0;
@@ -77,6 +80,10 @@ struct Job {
   std::optional<message::Finished> finished;
   Clock::time_point forget;                    ///< When a finished job is forgotten.
   std::optional<Clock::time_point> scheduled;  ///< As in State::deadlines.
+  /// Its place there while it is not scheduled, so that scheduling it takes no memory.
+  std::set<std::pair<Clock::time_point, Job*>>::node_type place;
+  /// When something is looked at again that failed, for want of memory say.
+  Clock::time_point looks_again = Clock::time_point::max();
 };
 
 /// A welcomed connection.
@@ -138,7 +145,7 @@ struct Service::State final : store::Host, std::enable_shared_from_this<State> {
   bool idle() const;
   void call_when_idle();
 
-  // ---- The jobs of earlier services: service_before.cpp ----
+  // ---- The jobs of earlier services: service_time.cpp ----
 
   void load_before();
   /// Null: none of that name is known, or it has been opened since.
@@ -165,6 +172,12 @@ struct Service::State final : store::Host, std::enable_shared_from_this<State> {
   // ---- Events and effects ----
 
   void step(Job& job, const Event& event, Clock::time_point now);
+  /// What has failed for it is looked at again soon.
+  void look_again(Job& job) noexcept;
+  /// The rounds have failed half way: the job ends.
+  void give_up(Job& job, const char* why) noexcept;
+  /// An effect for that node, or for all where it is 0, has failed: their connections end.
+  void lose_touch(const Job& job, Session to, const char* why) noexcept;
   void apply(Job& job, const Admit& effect);
   void apply(Job& job, const Refuse& effect);
   void apply(Job& job, const Stop& effect);
@@ -232,8 +245,8 @@ struct Service::State final : store::Host, std::enable_shared_from_this<State> {
   /// Tells the rounds which agents were heard meanwhile, and when: a busy agent sends no
   /// heartbeats.
   void refresh(Job& job);
-  /// Brings deadlines up to date with this job.
-  void schedule(Job& job);
+  /// Brings deadlines up to date with this job. Takes no memory.
+  void schedule(Job& job) noexcept;
   void forget(Job& job);
   /// Forgets some finished jobs if there are too many.
   void forget_some();
@@ -241,6 +254,8 @@ struct Service::State final : store::Host, std::enable_shared_from_this<State> {
   void close_strangers(Clock::time_point now);
   void arm();
   void arm_at(Clock::time_point when);
+  void wait_for_time();
+  void keep_time();
   void on_time();
 
   // ---- What it works on ----
@@ -252,6 +267,7 @@ struct Service::State final : store::Host, std::enable_shared_from_this<State> {
   const std::uint64_t memory;  ///< Stands for the state kept here; a new number after each start.
   store::Server server;
   boost::asio::steady_timer timer;
+  store::HandlerMemory time_memory;
   Clock::time_point armed = Clock::time_point::max();  ///< When the timer goes off.
 
   std::map<std::string, Job, std::less<>> jobs;  ///< A std::map, so that jobs stay in place.

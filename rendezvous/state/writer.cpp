@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <iterator>
+#include <new>
 #include <utility>
 
 namespace dlaunch::rendezvous {
@@ -20,6 +21,9 @@ constexpr std::size_t batch_bytes_max = 12u << 20;
 /// What a change takes besides its key and value, at the most: pages of the log.
 constexpr std::size_t change_bytes = 4u << 10;
 constexpr auto pause = 100ms;
+/// How often, and after which pause, the loop is told again where there was no memory to tell it.
+constexpr int tells_max = 100;
+constexpr auto tell_pause = 10ms;
 /// A write that takes longer hangs. It is looked for so often.
 constexpr auto hang_time = 3s;
 constexpr auto watch_interval = 500ms;
@@ -55,9 +59,10 @@ Writer::Writer(std::unique_ptr<StatePlace> place, Events events)
 }
 
 Writer::~Writer() {
-  {
+  try {
     const std::lock_guard lock(mutex_);
     hand_over();
+  } catch (const std::exception&) {  // There is no memory for it; nobody was told of it either.
   }
   thread_.request_stop();
   thread_.join();
@@ -65,9 +70,9 @@ Writer::~Writer() {
 
 void Writer::append(Change change) {
   const std::size_t bytes = size_of(change);
+  filling_.changes.push_back(std::move(change));
   filling_.bytes += bytes;
   recorded_bytes_ += bytes;
-  filling_.changes.push_back(std::move(change));
   ++recorded_;
 }
 
@@ -93,10 +98,19 @@ Writer::Seal Writer::next_batch() {
   while (!sealed_.empty()) {
     auto& [changes, bytes] = sealed_.front();
     const std::size_t together = batch.changes.size() + changes.size();
-    if (!batch.changes.empty() && together > place_->changes_at_once()) break;
+    if (batch.changes.empty()) {
+      batch.changes.swap(changes);
+    } else {
+      if (together > place_->changes_at_once()) break;
+      try {
+        batch.changes.insert(batch.changes.end(), std::make_move_iterator(changes.begin()),
+                             std::make_move_iterator(changes.end()));
+      } catch (const std::bad_alloc&) {  // The next batch takes them.
+        break;
+      }
+    }
     sealed_bytes_ -= bytes;
     batch.bytes += bytes;
-    std::ranges::move(changes, std::back_inserter(batch.changes));
     sealed_.pop_front();
   }
   return batch;
@@ -126,7 +140,7 @@ void Writer::run(const std::stop_token& stop) {
       const auto due = place_->tend();
       look();
       // A lead that was in doubt may be ours again.
-      if (std::exchange(tended, due) != due) events_.written();
+      if (std::exchange(tended, due) != due) tell_written();
       const bool copies = go_on_with_backup();
       Seal batch;
       {
@@ -148,12 +162,16 @@ void Writer::run(const std::stop_token& stop) {
       note_written(batch.changes.size(), batch.bytes);
     }
   } catch (const StateLost& lost) {
-    events_.failed(lost.what());
+    tell_surely(stop, [&] { events_.failed(lost.what()); });
   } catch (const std::exception& error) {  // For want of memory, say.
-    events_.failed(std::string("the state cannot be written: ") + error.what() +
-                   "; dlaunchd stops, so that it promises nothing that is not kept");
+    tell_surely(stop, [&] {
+      events_.failed(std::string("the state cannot be written: ") + error.what() +
+                     "; dlaunchd stops, so that it promises nothing that is not kept");
+    });
   }
-  if (copying_) end_backup(BackupStatus::State::failed, "dlaunchd stops");
+  tell_surely(stop, [&] {
+    if (copying_) end_backup(BackupStatus::State::failed, "dlaunchd stops");
+  });
   const std::lock_guard lock(mutex_);
   ended_ = true;
   changed_.notify_all();
@@ -169,9 +187,38 @@ void Writer::note_written(std::size_t changes, std::size_t bytes) {
     if (!sealed_.empty()) waits_since_ = Clock::now();
     hung = std::exchange(hangs_, false);
   }
-  if (hung) events_.log(LogLine::Level::info, "the state is written again");
+  if (hung) tell_log(LogLine::Level::info, "the state is written again");
   changed_.notify_all();
+  tell_written();
+}
+
+void Writer::tell_written() const {
+  for (int tries = 0; tries < tells_max; ++tries) {
+    try {
+      return events_.written();
+    } catch (const std::bad_alloc&) {  // Others may give some back.
+      std::this_thread::sleep_for(tell_pause);
+    }
+  }
   events_.written();
+}
+
+void Writer::tell_log(LogLine::Level level, const std::string& sentence) const {
+  try {
+    events_.log(level, sentence);
+  } catch (const std::bad_alloc&) {  // The figures tell.
+  }
+}
+
+template <class Tell>
+void Writer::tell_surely(const std::stop_token& stop, Tell tell) {
+  do {
+    try {
+      return tell();
+    } catch (const std::exception&) {
+      std::this_thread::sleep_for(tell_pause);
+    }
+  } while (!stop.stop_requested());
 }
 
 bool Writer::write(const std::vector<Change>& batch, const std::stop_token& stop) {
@@ -191,9 +238,9 @@ void Writer::look() {
   auto now = place_->obstacle();
   if (now.why != obstacle_.why) {
     if (now.why.empty()) {
-      events_.log(LogLine::Level::info, obstacle_.over);
+      tell_log(LogLine::Level::info, obstacle_.over);
     } else {
-      events_.log(LogLine::Level::error, now.why);
+      tell_log(LogLine::Level::error, now.why);
     }
     {
       const std::lock_guard lock(mutex_);
@@ -201,7 +248,7 @@ void Writer::look() {
       blocked_ = !obstacle_.why.empty();
     }
     changed_.notify_all();
-    events_.written();
+    tell_written();
   }
   const bool ours = place_->is_ours();
   const std::lock_guard lock(mutex_);

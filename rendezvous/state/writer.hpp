@@ -79,6 +79,13 @@ class Writer {
   void run(const std::stop_token& stop);
   /// False where it was told to stop before the batch was written.
   bool write(const std::vector<Change>& batch, const std::stop_token& stop);
+  /// As events_.written, tried again for a second without memory.
+  void tell_written() const;
+  /// As events_.log, or nothing without memory.
+  void tell_log(LogLine::Level level, const std::string& sentence) const;
+  /// Until it succeeds, or nobody is left to hear it.
+  template <class Tell>
+  static void tell_surely(const std::stop_token& stop, Tell tell);
   /// The batch is durable.
   void note_written(std::size_t changes, std::size_t bytes);
   void watch(const std::stop_token& stop);

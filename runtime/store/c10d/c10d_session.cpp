@@ -162,7 +162,7 @@ bool Session::feed(BytesView in, Clock::time_point now) try {
   }
   return true;
 } catch (...) {
-  shared_.effects.clear();  // They may point to memory that is gone.
+  shared_.abandon();
   throw;
 }
 

@@ -55,33 +55,36 @@ std::size_t Aggregates::held_by(const Aggregate& aggregate) {
 }
 
 void Aggregates::open(const Contribution& what, Aggregate& aggregate) {
-  aggregate.arrived = Arrivals(what.count);
+  Arrivals none(what.count);
   open_[what.count].emplace(what.name);
+  aggregate.arrived = std::move(none);
   bytes_ += aggregate.arrived.bytes() + what.name.size() + open_bytes;
 }
 
 void Aggregates::finish(std::string_view name, Aggregate& aggregate) {
+  std::size_t size = 0;
+  for (const auto& [contributor, blob] : aggregate.blobs)
+    size += sizeof(std::uint32_t) + blob.size();
+  std::string too_big;
+  std::shared_ptr<const Bytes> block;
+  if (size > block_bytes_max_) {
+    too_big = "all contributions together have " + std::to_string(size) + " bytes, more than " +
+              std::to_string(block_bytes_max_);
+  } else if (!aggregate.blobs.empty()) {
+    block = counted(join(aggregate.blobs, size), memory_);
+  }
+  // From here on nothing takes memory, so that the round is over, or is not.
   const auto alike = open_.find(aggregate.arrived.count());
   alike->second.erase(alike->second.find(name));
   if (alike->second.empty()) open_.erase(alike);
   bytes_ -= held_by(aggregate) + name.size() + open_bytes;
   if (aggregate.last) block_bytes_ -= aggregate.last->size();
-  std::size_t size = 0;
-  for (const auto& [contributor, blob] : aggregate.blobs)
-    size += sizeof(std::uint32_t) + blob.size();
-  aggregate.last_too_big.clear();
-  aggregate.last.reset();
-  if (size > block_bytes_max_) {
-    aggregate.last_too_big = "all contributions together have " + std::to_string(size) +
-                             " bytes, more than " + std::to_string(block_bytes_max_);
-  } else if (!aggregate.blobs.empty()) {
-    aggregate.last = counted(join(aggregate.blobs, size), memory_);
-  }
+  aggregate.last_too_big = std::move(too_big);
+  aggregate.last = std::move(block);
   aggregate.has_last = true;
   ++aggregate.round;
   aggregate.arrived = {};
-  aggregate.blobs.clear();
-  aggregate.blobs.shrink_to_fit();
+  aggregate.blobs = {};
   bytes_ += held_by(aggregate);
   if (aggregate.last) block_bytes_ += aggregate.last->size();
 }
@@ -103,9 +106,17 @@ Aggregates::Verdict Aggregates::contribute(const Contribution& what) {
   if (aggregate.arrived.count() == 0) open(what, aggregate);
   for (std::size_t i = 0; i < what.contributors.size(); ++i) {
     const int contributor = what.contributors[i];
-    if (!aggregate.arrived.add(contributor) || what.blobs.empty()) continue;
+    if (what.blobs.empty()) {
+      aggregate.arrived.add(contributor);
+      continue;
+    }
+    // It has not arrived without its blob.
     aggregate.blobs.emplace_back(contributor, Bytes(what.blobs[i].begin(), what.blobs[i].end()));
-    bytes_ += blob_bytes(what.blobs[i]);
+    if (aggregate.arrived.add(contributor)) {
+      bytes_ += blob_bytes(what.blobs[i]);
+    } else {
+      aggregate.blobs.pop_back();
+    }
   }
   if (aggregate.arrived.lacking() > 0) return {State::waiting, {}, nullptr, {}};
   finish(what.name, aggregate);

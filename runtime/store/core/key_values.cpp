@@ -25,8 +25,11 @@ constexpr std::size_t reserved_part = 8;
 /// Overwrites in place; gives memory back when the value has shrunk a lot.
 void assign(Bytes& to, BytesView value) {
   constexpr std::size_t slack = 4096;
-  if (to.capacity() > slack && to.capacity() / 4 > value.size()) Bytes().swap(to);
-  to.assign(value.begin(), value.end());
+  if (to.capacity() > slack && to.capacity() / 4 > value.size()) {
+    Bytes(value.begin(), value.end()).swap(to);
+  } else {
+    to.assign(value.begin(), value.end());
+  }
 }
 
 std::optional<std::int64_t> parse_number(BytesView value) {
@@ -113,6 +116,7 @@ void KeyValues::State::unlease(std::string_view key, Entry& entry) {
 
 KeyValues::State::Entry& KeyValues::State::put(Map::iterator at, std::string_view key,
                                                BytesView value, Effects& out) {
+  changes = true;
   if (at == map.end()) {
     at = map.add(key, Entry{Bytes(value.begin(), value.end()), 0});
     bytes += key.size() + value.size();
@@ -121,10 +125,16 @@ KeyValues::State::Entry& KeyValues::State::put(Map::iterator at, std::string_vie
   }
   Entry& entry = at->second;
   unlease(key, entry);
-  bytes += value.size() - entry.value.size();
+  const std::size_t held = entry.value.size();
   std::optional<BytesView> before;
-  if (waits.any(Channel::watch)) before = kept.emplace_back(std::move(entry.value));
-  assign(entry.value, value);
+  if (waits.any(Channel::watch)) {
+    Bytes next(value.begin(), value.end());
+    before = kept.emplace_back(std::move(entry.value));
+    entry.value = std::move(next);
+  } else {
+    assign(entry.value, value);
+  }
+  bytes += value.size() - held;
   changed(at, false, before, out);
   return entry;
 }
@@ -141,23 +151,29 @@ void KeyValues::State::changed(Map::iterator entry, bool created, std::optional<
       for (const Waits::Id id : *watchers) out.push_back({waits.find(id)->by, change, false});
     }
   }
+  changes = false;
   if (created && waits.any(Channel::exists)) wake(entry->first, entry->second, out);
 }
 
 bool KeyValues::State::remove(std::string_view key, Effects& out) {
   const auto found = map.find(key);
   if (found == map.end()) return false;
+  changes = true;
   if (log != nullptr) log->erased(key);
-  unlease(key, found->second);
-  bytes -= key.size() + found->second.value.size();
+  const std::size_t held = key.size() + found->second.value.size();
   if (waits.any(Channel::watch)) {
     if (const auto* watchers = waits.listeners(Channel::watch, key)) {
+      const std::string_view name = keep(key);
+      out.reserve(out.size() + watchers->size());
       const BytesView before = kept.emplace_back(std::move(found->second.value));
-      const Changed change{KeyChange::Kind::deleted, keep(key), before, std::nullopt};
+      const Changed change{KeyChange::Kind::deleted, name, before, std::nullopt};
       for (const Waits::Id id : *watchers) out.push_back({waits.find(id)->by, change, false});
     }
   }
+  unlease(key, found->second);
+  bytes -= held;
   map.erase(found);
+  changes = false;
   return true;
 }
 
@@ -193,8 +209,8 @@ void KeyValues::set_leased(Caller by, std::string_view key, BytesView value, std
   const std::size_t before = out.size();
   set(by, key, value, out);
   if (std::holds_alternative<Refused>(out[before].answer)) return;
-  s.map.find(key)->second.owner = owner;
   s.leases.hold(owner, key, lease, now);
+  s.map.find(key)->second.owner = owner;
   if (s.log != nullptr) {
     s.log->stored(key, value, owner, std::chrono::ceil<std::chrono::milliseconds>(lease));
   }
@@ -340,6 +356,7 @@ void KeyValues::append(Caller by, std::string_view key, BytesView tail, Effects&
     return;
   }
   State::Entry& entry = found->second;
+  s.changes = true;
   s.unlease(key, entry);
   std::optional<BytesView> before;
   if (s.waits.any(Channel::watch)) before = s.kept.emplace_back(entry.value);

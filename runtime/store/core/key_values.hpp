@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -117,6 +118,9 @@ class KeyValues {
   void disconnect(std::uint64_t client);
   /// As disconnect, but each wait and watch is answered: refused with Errc::aborted and `why`.
   void dismiss(std::uint64_t client, std::string_view why, Effects& out);
+  /// Tells the clients whose answers are missing after a call that has failed half way: they wait
+  /// for what has happened, or watch what it may have changed. Takes no memory.
+  void overdue(const std::function<void(std::uint64_t)>& tell) const noexcept;
   /// Answers requests that have expired by `now`, and goes on with long waits. If that is much, it
   /// does a part, and next_deadline() is then at once.
   void tick(Clock::time_point now, Effects& out);

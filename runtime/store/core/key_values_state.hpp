@@ -50,6 +50,7 @@ struct KeyValues::State {
   /// Waits for many keys, of which the one that they listened to has come: there are many names to
   /// look at, so they are looked at a few in each tick.
   std::deque<Waits::Id> woken;
+  bool changes = false;    ///< A key is being changed, and not all that watch it are answered.
   std::size_t queued = 0;  ///< Entries of all queues.
   MemoryCharge charge{limits.memory};
   std::size_t bytes = 0;  ///< Keys, values and queues; the aggregates count their own.
@@ -96,6 +97,8 @@ struct KeyValues::State {
   std::size_t look_at(Waits::Id id, std::size_t names, Effects& out);
   void aggregate(PendingWait::Kind kind, Caller by, const Aggregates::Contribution& what,
                  Clock::time_point deadline, Effects& out);
+  /// Whether the wait should have been answered by now.
+  bool is_overdue(const PendingWait& wait) const;
   /// The lost contributor for which the open round of this aggregate can never be complete; nullopt
   /// if none is known.
   std::optional<std::string> hopeless(PendingWait::Kind kind, std::string_view name) const;

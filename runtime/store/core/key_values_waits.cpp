@@ -7,7 +7,8 @@
 #include <limits>
 #include <utility>
 
-/// Everything that may have to wait: keys, queues, watches, aggregates, deadlines.
+/// Everything that may have to wait: keys, queues, watches, deadlines. key_values_aggregates.cpp
+/// has the aggregates.
 namespace dlaunch::store {
 namespace {
 
@@ -19,10 +20,6 @@ using Kind = PendingWait::Kind;
 /// turn.
 constexpr std::size_t names_at_once = 64;
 constexpr std::size_t names_per_tick = 2048;
-
-std::string lost_text(int rank, std::string_view why) {
-  return "rank " + std::to_string(rank) + " " + std::string(why);
-}
 
 }  // namespace
 
@@ -47,8 +44,9 @@ void KeyValues::State::wake(std::string_view key, const Entry& entry, Effects& o
   if (listeners == nullptr) return;
   const auto block = block_for(listeners->size(), entry.value);
   for (const Waits::Id id : std::vector(listeners->begin(), listeners->end())) {
-    if (waits.find(id)->kind == Kind::value) {
-      answer(out, waits.take(id).by, Found{entry.value, block});
+    if (const PendingWait& wait = *waits.find(id); wait.kind == Kind::value) {
+      answer(out, wait.by, Found{entry.value, block});
+      waits.take(id);
     } else {
       one_of_keys_came(id, out);
     }
@@ -61,7 +59,9 @@ void KeyValues::State::one_of_keys_came(Waits::Id id, Effects& out) {
     look_at(id, names_at_once, out);
     return;
   }
-  if (!std::exchange(wait.woken, true)) woken.push_back(id);
+  if (wait.woken) return;
+  woken.push_back(id);
+  wait.woken = true;
 }
 
 /// Goes once around the names, from the one that it listened to: earlier ones may have been erased
@@ -72,18 +72,17 @@ std::size_t KeyValues::State::look_at(Waits::Id id, std::size_t names, Effects& 
   for (std::size_t looked = 0; wait.looked < wait.names.count(); ++looked) {
     if (looked == names) return looked;
     if (!exists(wait.names[wait.next])) {
+      waits.listen_at(id, wait.next);
       wait.woken = false;
       wait.looked = 0;
-      waits.listen_at(id, wait.next);
       return looked + 1;
     }
     ++wait.looked;
     wait.next = wait.names.next(wait.next);
     if (wait.next == wait.names.end()) wait.next = 0;
   }
-  const PendingWait done = waits.take(id);
-  answer(out, done.by, Done{});
-  return std::min(names, done.names.count());
+  answer(out, wait.by, Done{});
+  return std::min(names, waits.take(id).names.count());
 }
 
 void KeyValues::wait(Caller by, std::span<const std::string_view> keys, Clock::time_point deadline,
@@ -139,8 +138,10 @@ void KeyValues::push(Caller by, std::string_view queue, BytesView value, Effects
   }
   if (const auto* poppers = s.waits.listeners(Channel::pop, queue)) {
     answer(out, by, Done{});
-    const PendingWait popper = s.waits.take(*poppers->begin());
-    return answer(out, popper.by, Popped{1, Bytes(value.begin(), value.end())});
+    const Waits::Id popper = *poppers->begin();
+    answer(out, s.waits.find(popper)->by, Popped{1, Bytes(value.begin(), value.end())});
+    s.waits.take(popper);
+    return;
   }
   auto found = s.queues.find(queue);
   if (found != s.queues.end() && found->second.size() >= s.limits.queue_length) {
@@ -149,11 +150,15 @@ void KeyValues::push(Caller by, std::string_view queue, BytesView value, Effects
                       std::to_string(found->second.size()) + " entries");
   }
   answer(out, by, Done{});
+  // A queue has an entry from its beginning on.
+  std::deque<Bytes> first;
+  if (found == s.queues.end()) first.emplace_back(value.begin(), value.end());
   if (found == s.queues.end()) {
-    found = s.queues.emplace(std::string(queue), std::deque<Bytes>{}).first;
+    s.queues.emplace(std::string(queue), std::move(first));
     s.bytes += queue.size();
+  } else {
+    found->second.emplace_back(value.begin(), value.end());
   }
-  found->second.emplace_back(value.begin(), value.end());
   s.bytes += value.size();
   if (s.log != nullptr) s.log->pushed(queue, value);
   ++s.queued;
@@ -175,17 +180,17 @@ void KeyValues::try_pop(Caller by, std::string_view queue, Effects& out) {
   State& s = *state_;
   const auto found = s.queues.find(queue);
   if (found == s.queues.end()) return answer(out, by, Popped{});
-  if (s.log != nullptr) s.log->popped(queue);
   auto& values = found->second;
-  Popped popped{static_cast<std::int64_t>(values.size()), std::move(values.front())};
+  answer(out, by, Popped{static_cast<std::int64_t>(values.size()), std::nullopt});
+  if (s.log != nullptr) s.log->popped(queue);
+  auto& popped = std::get<Popped>(out.back().answer).value.emplace(std::move(values.front()));
   values.pop_front();
-  s.bytes -= popped.value->size();
+  s.bytes -= popped.size();
   --s.queued;
   if (values.empty()) {
     s.bytes -= queue.size();
     s.queues.erase(found);
   }
-  answer(out, by, std::move(popped));
 }
 
 void KeyValues::restore_entry(std::string_view queue, BytesView value) {
@@ -221,110 +226,6 @@ void KeyValues::queue_size(Caller by, std::string_view queue, Effects& out) {
   answer(out, by, Number{static_cast<std::int64_t>(size)});
 }
 
-// ---- Aggregates ----
-
-void KeyValues::State::aggregate(Kind kind, Caller by, const Aggregates::Contribution& what,
-                                 Clock::time_point deadline, Effects& out) {
-  std::size_t blob_bytes = sizeof(Aggregates::Contribution);
-  for (const BytesView blob : what.blobs) blob_bytes += blob.size();
-  if (std::string why = objection(what.name, 0, 0); !why.empty()) return refuse(out, by, why);
-  if (what.count < 1 || what.count > limits.contributors || what.contributors.empty()) {
-    return refuse(out, by,
-                  name_in_quotes(what.name) + ": from 1 to " + std::to_string(limits.contributors) +
-                      " contributors are possible, not " + std::to_string(what.count));
-  }
-  if (blob_bytes + total_bytes() > limits.total_bytes) {
-    return refuse(out, by,
-                  "the store has no room for this contribution to " + name_in_quotes(what.name));
-  }
-  if (std::string why = memory_objection(blob_bytes); !why.empty()) return refuse(out, by, why);
-  for (const int contributor : what.contributors) {
-    if (contributor >= 0 && contributor < what.count) continue;
-    return refuse(out, by,
-                  name_in_quotes(what.name) + ": contributor " + std::to_string(contributor) +
-                      " is not one of 0.." + std::to_string(what.count - 1));
-  }
-  const bool gather = kind == Kind::gather;
-  const Channel channel = gather ? Channel::gather : Channel::barrier;
-  const auto verdict = (gather ? gathers : barriers).contribute(what);
-  const auto reply = [&](Caller to) {
-    if (!verdict.too_big.empty()) {
-      refuse(out, to, name_in_quotes(what.name) + ": " + verdict.too_big);
-    } else if (gather) {
-      answer(out, to, Gathered{what.count, verdict.block});
-    } else {
-      answer(out, to, Done{});
-    }
-  };
-  switch (verdict.state) {
-    case Aggregates::State::refused:
-      return refuse(out, by, verdict.reason);
-    case Aggregates::State::over:
-      return reply(by);
-    case Aggregates::State::waiting: {
-      if (auto why = hopeless(kind, what.name)) {
-        return answer(out, by, Refused{std::move(*why), Errc::peer_lost});
-      }
-      PendingWait wait{kind, by, NameList(what.name), 0, deadline};
-      if (may_wait(wait, out)) waits.add(std::move(wait));
-      return;
-    }
-    case Aggregates::State::complete:
-      if (log != nullptr) {
-        log->completed({gather, what.name, what.round, verdict.block, verdict.too_big});
-      }
-      reply(by);
-      if (const auto* waiting = waits.listeners(channel, what.name)) {
-        for (const Waits::Id id : std::vector(waiting->begin(), waiting->end())) {
-          reply(waits.take(id).by);
-        }
-      }
-      return;
-  }
-}
-
-void KeyValues::barrier(Caller by, std::string_view name, std::uint64_t round, int count,
-                        std::span<const int> contributors, Clock::time_point deadline,
-                        Effects& out) {
-  state_->aggregate(Kind::barrier, by, {name, round, count, contributors, {}}, deadline, out);
-}
-
-void KeyValues::all_gather(Caller by, std::string_view name, std::uint64_t round, int count,
-                           std::span<const int> contributors, std::span<const BytesView> blobs,
-                           Clock::time_point deadline, Effects& out) {
-  if (blobs.size() != contributors.size()) {
-    return refuse(out, by, name_in_quotes(name) + ": one blob for each contributor is needed");
-  }
-  state_->aggregate(Kind::gather, by, {name, round, count, contributors, blobs}, deadline, out);
-}
-
-std::optional<std::string> KeyValues::State::hopeless(Kind kind, std::string_view name) const {
-  const Arrivals* arrived = (kind == Kind::gather ? gathers : barriers).arrivals(name);
-  if (arrived == nullptr) return std::nullopt;
-  for (const auto& [first, range] : losses.of(arrived->count())) {
-    const int rank = arrived->first_missing(first, range.end);
-    if (rank < range.end) return lost_text(rank, *range.why);
-  }
-  return std::nullopt;
-}
-
-/// Waits for a contributor that was lost before have been answered already.
-void KeyValues::lose(Contributors lost, int world, std::string_view why, Effects& out) {
-  State& s = *state_;
-  s.kept.clear();
-  s.losses.add(lost, world, why);
-  for (const auto& [aggregates, channel] :
-       {std::pair(&s.barriers, Channel::barrier), std::pair(&s.gathers, Channel::gather)}) {
-    for (const auto& [name, rank] : aggregates->lacking(lost, world)) {
-      const auto* listeners = s.waits.listeners(channel, name);
-      if (listeners == nullptr) continue;
-      for (const Waits::Id id : Waits::Ids(*listeners)) {
-        answer(out, s.waits.take(id).by, Refused{lost_text(rank, why), Errc::peer_lost});
-      }
-    }
-  }
-}
-
 // ---- Ends ----
 
 bool KeyValues::cancel(Caller by) {
@@ -340,20 +241,53 @@ void KeyValues::disconnect(std::uint64_t client) {
 
 void KeyValues::dismiss(std::uint64_t client, std::string_view why, Effects& out) {
   while (const auto id = state_->waits.any_of(client)) {
-    answer(out, state_->waits.take(*id).by, Refused{std::string(why), Errc::aborted});
+    answer(out, state_->waits.find(*id)->by, Refused{std::string(why), Errc::aborted});
+    state_->waits.take(*id);
   }
 }
 
+bool KeyValues::State::is_overdue(const PendingWait& wait) const {
+  const std::string_view name = wait.names[wait.at];
+  switch (wait.kind) {
+    case Kind::keys:
+      return !wait.woken && exists(name);
+    case Kind::value:
+      return map.contains(name);
+    case Kind::pop:
+      return queues.contains(name);
+    case Kind::watch:
+      return changes;
+    case Kind::barrier:
+    case Kind::gather: {
+      const Arrivals* arrived = (wait.kind == Kind::gather ? gathers : barriers).arrivals(name);
+      if (arrived == nullptr || arrived->lacking() == 0) return true;
+      return std::ranges::any_of(losses.of(arrived->count()), [&](const auto& lost) {
+        return arrived->first_missing(lost.first, lost.second.end) < lost.second.end;
+      });
+    }
+  }
+  return false;  // Not reached: the switch is complete.
+}
+
+void KeyValues::overdue(const std::function<void(std::uint64_t)>& tell) const noexcept {
+  state_->waits.for_each([&](const PendingWait& wait) {
+    if (state_->is_overdue(wait)) tell(wait.by.client);
+  });
+  state_->changes = false;
+}
+
+/// The wait ends when its answer is made: without memory for that it is timed out later.
 std::size_t KeyValues::State::time_out(Waits::Id id, std::size_t most, Effects& out) {
   std::size_t looked = 0;
   if (PendingWait& over = *waits.find(id); over.kind == Kind::keys) {
     for (std::size_t& at = over.late_next; at != over.names.end(); at = over.names.next(at)) {
       if (looked++ == most) return most;
       if (exists(over.names[at])) continue;
-      if (++over.late.missing <= TimedOut::named_max) over.late.keys.emplace_back(over.names[at]);
+      if (over.late.missing < TimedOut::named_max) over.late.keys.emplace_back(over.names[at]);
+      ++over.late.missing;
     }
   }
-  const PendingWait wait = waits.take(id);
+  const PendingWait& wait = *waits.find(id);
   const NameList& names = wait.names;
   TimedOut late;
   switch (wait.kind) {
@@ -362,6 +296,7 @@ std::size_t KeyValues::State::time_out(Waits::Id id, std::size_t most, Effects& 
       // The last key came while the missing ones were counted.
       if (late.missing == 0 && names.count() > 1) {
         answer(out, wait.by, Done{});
+        waits.take(id);
         return looked;
       }
       break;
@@ -380,6 +315,7 @@ std::size_t KeyValues::State::time_out(Waits::Id id, std::size_t most, Effects& 
       break;
   }
   answer(out, wait.by, std::move(late));
+  waits.take(id);
   return std::max<std::size_t>(looked, 1);
 }
 
@@ -400,7 +336,7 @@ void KeyValues::tick(Clock::time_point now, Effects& out) {
        next = s.waits.earliest()) {
     looked_at += s.time_out(next->second, names_per_tick - looked_at, out);
   }
-  for (const std::string& key : s.leases.expire(now, leases_at_once)) s.remove(key, out);
+  for (const std::string& key : s.leases.expired(now, leases_at_once)) s.remove(key, out);
 }
 
 std::optional<Clock::time_point> KeyValues::next_deadline() const {

@@ -11,13 +11,18 @@ constexpr std::size_t lease_bytes = 176;
 }  // namespace
 
 void Leases::schedule(std::uint64_t id, Owner& owner) {
-  queue_.erase({owner.next, id});
+  auto place = queue_.extract({owner.next, id});
   if (owner.keys.empty()) {
     owners_.erase(id);
     return;
   }
   owner.next = owner.heard + owner.by_length.begin()->first;
-  queue_.emplace(owner.next, id);
+  if (place.empty()) {
+    queue_.emplace(owner.next, id);
+  } else {
+    place.value() = {owner.next, id};
+    queue_.insert(std::move(place));
+  }
 }
 
 void Leases::forget(Owner& owner, std::string_view key) {
@@ -32,10 +37,16 @@ void Leases::hold(std::uint64_t owner, std::string_view key, Clock::duration lea
   Owner& held = owners_[owner];
   held.heard = now;
   if (held.keys.contains(key)) forget(held, key);
-  const auto added = held.keys.emplace(std::string(key), lease).first;
-  held.by_length.emplace(lease, added->first);
-  bytes_ += lease_bytes + key.size();
-  schedule(owner, held);
+  try {
+    const auto added = held.keys.emplace(std::string(key), lease).first;
+    bytes_ += lease_bytes + key.size();
+    held.by_length.emplace(lease, added->first);
+    schedule(owner, held);
+  } catch (...) {
+    if (held.keys.contains(key)) forget(held, key);
+    schedule(owner, held);
+    throw;
+  }
 }
 
 void Leases::release(std::uint64_t owner, std::string_view key) {
@@ -58,11 +69,11 @@ std::vector<std::string> Leases::end(std::uint64_t owner, std::size_t most) {
   if (found == owners_.end()) return keys;
   Owner& ended = found->second;
   ended.heard = Clock::time_point::min();
-  while (!ended.keys.empty() && keys.size() < most) {
-    keys.emplace_back(ended.by_length.begin()->second);
-    forget(ended, keys.back());
-  }
   schedule(owner, ended);
+  for (const auto& [lease, key] : ended.by_length) {
+    if (keys.size() == most) break;
+    keys.emplace_back(key);
+  }
   return keys;
 }
 
@@ -71,20 +82,44 @@ std::size_t Leases::count_of(std::uint64_t owner) const {
   return found == owners_.end() ? 0 : found->second.keys.size();
 }
 
-std::vector<std::string> Leases::expire(Clock::time_point now, std::size_t enough) {
-  std::vector<std::string> keys;
-  while (!queue_.empty() && queue_.begin()->first <= now && keys.size() < enough) {
-    const std::uint64_t id = queue_.begin()->second;
-    Owner& owner = owners_.find(id)->second;
-    while (!owner.keys.empty() && owner.heard + owner.by_length.begin()->first <= now &&
-           keys.size() < enough) {
-      keys.emplace_back(owner.by_length.begin()->second);
-      forget(owner, keys.back());
+std::vector<Leases::Held> Leases::all_expired(Clock::time_point now, std::size_t enough) const {
+  std::vector<Held> all;
+  for (const auto& [next, id] : queue_) {
+    if (next > now) break;
+    const Owner& owner = owners_.find(id)->second;
+    for (const auto& [lease, key] : owner.by_length) {
+      if (all.size() == enough || owner.heard + lease > now) break;
+      all.emplace_back(key, id);
     }
-    schedule(id, owner);
   }
-  std::ranges::sort(keys);
+  std::ranges::sort(all);
+  return all;
+}
+
+std::vector<std::string> Leases::expired(Clock::time_point now, std::size_t enough) const {
+  std::vector<std::string> keys;
+  for (auto& [key, id] : all_expired(now, enough)) keys.push_back(std::move(key));
   return keys;
+}
+
+std::vector<std::string> Leases::release_all(std::vector<Held> held) {
+  std::vector<std::string> keys;
+  keys.reserve(held.size());
+  for (auto& [key, id] : held) {
+    release(id, key);
+    keys.push_back(std::move(key));
+  }
+  return keys;
+}
+
+std::vector<std::string> Leases::take(std::uint64_t owner) {
+  std::vector<Held> held;
+  for (auto& key : end(owner, count_of(owner))) held.emplace_back(std::move(key), owner);
+  return release_all(std::move(held));
+}
+
+std::vector<std::string> Leases::take_expired(Clock::time_point now) {
+  return release_all(all_expired(now, ~std::size_t{0}));
 }
 
 /// Those of an owner who has said goodbye have run out before the beginning of time.

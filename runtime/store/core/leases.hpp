@@ -18,16 +18,19 @@ namespace dlaunch::store {
 /// The keys that each owner holds, and when each is lost unless the owner is heard of. Pure.
 class Leases {
  public:
-  /// `owner` was heard of at `now` and holds `key` from now on.
+  /// `owner` was heard of at `now` and holds `key` from now on. If memory is short, nobody does.
   void hold(std::uint64_t owner, std::string_view key, Clock::duration lease,
             Clock::time_point now);
   /// The key is nobody's any more.
   void release(std::uint64_t owner, std::string_view key);
   void renew(std::uint64_t owner, Clock::time_point now);
-  /// The owner's keys, released: `most` of them. The leases of the others have run out, too.
-  std::vector<std::string> end(std::uint64_t owner, std::size_t most = ~std::size_t{0});
-  /// The keys whose lease has run out by `now`, released: `enough` of them at the most.
-  std::vector<std::string> expire(Clock::time_point now, std::size_t enough = ~std::size_t{0});
+  /// The leases of all the owner's keys have run out. Returns `most` of the keys, to be released.
+  std::vector<std::string> end(std::uint64_t owner, std::size_t most);
+  /// The keys whose lease has run out by `now`, to be released: `enough` of them at the most.
+  std::vector<std::string> expired(Clock::time_point now, std::size_t enough) const;
+  /// The same for all keys, which are released.
+  std::vector<std::string> take(std::uint64_t owner);
+  std::vector<std::string> take_expired(Clock::time_point now);
   std::size_t count_of(std::uint64_t owner) const;
   std::optional<Clock::time_point> earliest() const;
   /// The bytes that all of this takes, about.
@@ -40,6 +43,10 @@ class Leases {
     std::map<std::string, Clock::duration, std::less<>> keys;
     std::set<std::pair<Clock::duration, std::string_view>> by_length;  ///< The same keys.
   };
+  using Held = std::pair<std::string, std::uint64_t>;  ///< A key, and its owner.
+  std::vector<Held> all_expired(Clock::time_point now, std::size_t enough) const;
+  std::vector<std::string> release_all(std::vector<Held> held);
+  /// Takes memory only for an owner that was not scheduled before.
   void schedule(std::uint64_t id, Owner& owner);
   void forget(Owner& owner, std::string_view key);
 

@@ -62,7 +62,7 @@ std::string too_many_keys(std::size_t keys, std::size_t limit);
 /// from it to add what its sessions share.
 ///
 /// A session calls `values` with `effects` as the last argument and then deliver(), before it calls
-/// `values` again, because the answers borrow from it.
+/// `values` again, because the answers borrow from it: carry_out() does both.
 class Namespace {
  public:
   explicit Namespace(Limits limits = {}) : values(limits) {}
@@ -79,11 +79,10 @@ class Namespace {
     values.settle();
   }
 
-  /// The clients that are attached.
-  std::vector<std::uint64_t> clients() const {
-    std::vector<std::uint64_t> found;
-    for (const auto& [client, session] : sessions_) found.push_back(client);
-    return found;
+  /// Calls `part` with each client that is attached, which it may detach.
+  template <class Part>
+  void for_each_client(Part part) {
+    for (auto next = sessions_.begin(); next != sessions_.end();) part((next++)->first);
   }
 
   /// Hands every effect to its session. Effects for clients that are gone are dropped, and a
@@ -102,10 +101,29 @@ class Namespace {
     values.settle();
   }
 
+  /// Makes a call of `values` and delivers what comes of it, or abandons it.
+  template <class Call>
+  void carry_out(Call call) {
+    try {
+      call();
+    } catch (...) {
+      abandon();
+      throw;
+    }
+    deliver();
+  }
+  /// A call has failed half way, for want of memory say. The answers that it has made may point to
+  /// memory that is gone, and others were not made: sessions that would wait for them in vain end.
+  /// Takes no memory.
+  void abandon() noexcept {
+    for (const Effect& effect : effects) fail(effect.to.client);
+    effects.clear();
+    values.overdue([this](std::uint64_t client) { fail(client); });
+  }
+
   /// Answers what has expired. The server calls it when next_deadline() has come.
   virtual void tick(Clock::time_point now) {
-    values.tick(now, effects);
-    deliver();
+    carry_out([&] { values.tick(now, effects); });
   }
   virtual std::optional<Clock::time_point> next_deadline() const { return values.next_deadline(); }
 
@@ -113,6 +131,11 @@ class Namespace {
   Effects effects;
 
  private:
+  void fail(std::uint64_t client) noexcept {
+    const auto session = sessions_.find(client);
+    if (session != sessions_.end()) session->second->fail();
+  }
+
   FlatMap<std::uint64_t, Session*> sessions_;
 };
 

@@ -93,16 +93,25 @@ PendingWait Waits::take(Id id) {
 
 void Waits::listen_at(Id id, std::size_t place) {
   PendingWait& wait = *find(id);
-  unlisten(id, channel_of(wait.kind), wait.names[wait.at]);
+  const std::string_view before = wait.names[wait.at], next = wait.names[place];
+  // It listens to the old name for as long as it does not listen to the next one.
+  if (before != next) {
+    listen(id, channel_of(wait.kind), next);
+    unlisten(id, channel_of(wait.kind), before);
+  }
   wait.at = place;
-  listen(id, channel_of(wait.kind), wait.names[place]);
 }
 
 void Waits::listen(Id id, Channel channel, std::string_view name) {
   auto& names = channels_[index(channel)];
   auto found = names.find(name);
   if (found == names.end()) found = names.emplace(std::string(name), Ids{}).first;
-  found->second.insert(id);
+  try {
+    found->second.insert(id);
+  } catch (...) {
+    if (found->second.empty()) names.erase(found);
+    throw;
+  }
 }
 
 void Waits::unlisten(Id id, Channel channel, std::string_view name) {

@@ -96,6 +96,10 @@ class Waits {
   bool any(Channel channel) const { return !channels_[index(channel)].empty(); }
 
   std::size_t count_of(std::uint64_t client) const;
+  template <class Look>
+  void for_each(Look look) const {
+    for (const auto& [id, wait] : waits_) look(wait);
+  }
   std::size_t bytes() const { return bytes_; }
   std::optional<Id> any_of(std::uint64_t client) const;
   std::optional<std::pair<Clock::time_point, Id>> earliest() const;

@@ -7,14 +7,12 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <string>
-#include <variant>
 
 namespace dlaunch::store {
 
 /// A multi_get, multi_set or end_leases of so many keys that others get their turns before it is
-/// done. It is carried out in parts: a part sees changes that others made since the one before, and
-/// if a part is refused, earlier ones stay.
+/// done. It is decoded and carried out in parts: a part sees changes that others made since the one
+/// before, and if a part is refused, earlier ones stay.
 class BulkRequest {
  public:
   /// How many keys a request of this type names, as far as its payload tells; 0 for other types.
@@ -23,7 +21,7 @@ class BulkRequest {
   static std::unique_ptr<BulkRequest> from(const wire::FrameHeader& header, BytesView payload);
 
   std::uint64_t request() const { return request_; }
-  bool is_change() const { return !std::holds_alternative<request::MultiGet>(message_); }
+  bool is_change() const { return type_ != request::MultiGet::type; }
   /// Carries out the next part. Effects for others are left in `asked.out`; the request's own
   /// answer is kept here until it is over.
   std::optional<Answer> go_on(const Asked& asked);
@@ -35,17 +33,18 @@ class BulkRequest {
   std::size_t held_bytes() const;
 
  private:
-  using Message = std::variant<request::MultiGet, request::MultiSet, request::EndLeases>;
-  BulkRequest(std::uint64_t request, BytesView payload)
-      : request_(request), payload_(payload.begin(), payload.end()) {}
+  BulkRequest(const wire::FrameHeader& header, BytesView payload, std::size_t keys);
+  /// Whether the payload is exactly one such request.
+  static bool is_sound(wire::Type type, BytesView payload);
   void keep(const FoundMany& part);
 
   const std::uint64_t request_;
-  const Bytes payload_;  ///< The message's views point into it.
-  Message message_;
-  std::size_t keys_ = 0;
-  std::size_t done_ = 0;    ///< Number of keys done.
-  std::int64_t ended_ = 0;  ///< Number of ended leases.
+  const wire::Type type_;
+  const Bytes payload_;
+  const std::size_t keys_;
+  std::size_t at_ = sizeof(std::uint32_t);  ///< Place of the next key in the payload.
+  std::size_t done_ = 0;                    ///< Number of keys done.
+  std::int64_t ended_ = 0;                  ///< Number of ended leases.
   Bytes values_;
   std::size_t values_bytes_ = 0;
 };

@@ -19,16 +19,6 @@ struct FirstOf {
   const Name& operator[](std::size_t i) const { return names[i]; }
 };
 
-/// A part of a session's end. If it fails, for want of memory say, the other parts are still done,
-/// and whatever it leaves behind ends with its lease or its namespace.
-template <class Part>
-void attempt(Part part) noexcept {
-  try {
-    part();
-  } catch (const std::exception&) {
-  }
-}
-
 std::string sentence(const TimedOut& late) {
   const std::size_t told = names_told(late.missing);
   if (!late.contributors.empty()) {
@@ -49,15 +39,14 @@ NativeSession::NativeSession(NativeSpaces& spaces, std::uint64_t client, Outbox&
 NativeSession::~NativeSession() {
   attempt([&] {
     if (!goodbye_ || space_ == nullptr) return;
-    space_->values.end_leases(session_, space_->effects);
-    space_->deliver();
+    space_->carry_out([&] { space_->values.end_leases(session_, space_->effects); });
     space_->forget(session_);
   });
   attempt([&] { leave(); });
   spaces_.clients_.erase(client_);
   const auto own = spaces_.by_session_.find(session_);
   if (own != spaces_.by_session_.end() && own->second == this) spaces_.by_session_.erase(own);
-  if (state_ != State::welcomed) return;
+  if (!known_) return;
   attempt([&] {
     if (spaces_.backend_ != nullptr) spaces_.backend_->on_gone(from(), goodbye_);
   });
@@ -67,6 +56,7 @@ NativeSession::~NativeSession() {
 void NativeSession::superseded() {
   leave();
   state_ = State::closed;
+  known_ = false;
   out_.close();
   if (spaces_.backend_ != nullptr) spaces_.backend_->on_gone(from(), false);
   spaces_.host_.on_closed(client_, true);
@@ -89,8 +79,7 @@ void NativeSession::seat(NativeSpace* space) {
 void NativeSession::sit(NativeSpace* space, std::string_view why) {
   if (space_ != nullptr) {
     if (bulk_) refuse(bulk_->request(), Errc::aborted, std::string(why));
-    space_->values.dismiss(client_, why, space_->effects);
-    space_->deliver();
+    space_->carry_out([&] { space_->values.dismiss(client_, why, space_->effects); });
     leave();
   }
   space_ = space;
@@ -109,7 +98,7 @@ void NativeSession::leave() {
 
 // ---- Bytes to frames ----
 
-bool NativeSession::feed(BytesView in, Clock::time_point now) try {
+bool NativeSession::feed(BytesView in, Clock::time_point now) {
   now_ = spaces_.now_ = now;
   if (unread_.empty()) {
     const auto used = consume(in);
@@ -128,10 +117,6 @@ bool NativeSession::feed(BytesView in, Clock::time_point now) try {
     unread_.erase(unread_.begin(), unread_.begin() + static_cast<std::ptrdiff_t>(*used));
   }
   return true;
-} catch (...) {
-  // Undelivered effects may point to memory that is gone.
-  if (space_ != nullptr) space_->effects.clear();
-  throw;
 }
 
 void NativeSession::fail() noexcept { out_.fail(); }
@@ -228,8 +213,10 @@ bool NativeSession::greet(const wire::FrameHeader& header, BytesView payload) {
   if (header.type != wire::Type::hello) return false;
   const auto hello = wire::decode<wire::Hello>(payload);
   if (!hello) return false;
+  known_ = true;  // If it fails on the way, the host may know of it all the same.
   auto verdict = spaces_.host_.admit(client_, *hello);
   if (const auto* refusal = std::get_if<Host::Refusal>(&verdict)) {
+    known_ = false;
     refuse(header.request, refusal->code, refusal->sentence);
     state_ = State::closed;
     out_.close();
@@ -277,9 +264,9 @@ bool NativeSession::store_request(const wire::FrameHeader& header, BytesView pay
   if (bulk_) return true;
   const Asked asked{space_->values, {client_, header.request}, session_, now_, space_->effects};
   const auto carry_out = [&](const auto& request) { request.carry_out(asked); };
-  if (!wire::decode_request(header.type, payload, carry_out)) return false;
-  space_->deliver();
-  return true;
+  bool sound = false;
+  space_->carry_out([&] { sound = wire::decode_request(header.type, payload, carry_out); });
+  return sound;
 }
 
 void NativeSession::go_on_with_bulk() {
@@ -293,9 +280,10 @@ void NativeSession::go_on_with_bulk() {
       return refuse_change(request, std::move(why));
     }
   }
-  const auto over =
-      bulk_->go_on({space_->values, {client_, request}, session_, now_, space_->effects});
-  space_->deliver();
+  std::optional<Answer> over;
+  space_->carry_out([&] {
+    over = bulk_->go_on({space_->values, {client_, request}, session_, now_, space_->effects});
+  });
   if (!over) return;
   const std::unique_ptr<BulkRequest> done = std::move(bulk_);
   if (!std::holds_alternative<FoundMany>(*over)) {

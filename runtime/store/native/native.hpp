@@ -71,6 +71,7 @@ class NativeSession final : public Session {
   Outbox& out_;
   State state_ = State::preface;
   Role role_ = Role::node;
+  bool known_ = false;  ///< The host may know it, and is to hear of its end.
   bool goodbye_ = false;
   Bytes unread_;
   Clock::time_point now_;

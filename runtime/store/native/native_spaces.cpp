@@ -104,14 +104,22 @@ SpaceId NativeSpaces::add(std::uint64_t epoch, const Limits& limits) {
 void NativeSpaces::drop(SpaceId id, std::string_view why) {
   NativeSpace* space = find(id);
   if (space == nullptr || id == first_space) return;
-  for (const std::uint64_t client : space->clients()) {
-    clients_.find(client)->second->sit(nullptr, why);
-  }
-  if (space->journal_) space->journal_->dropped();
+  // Without memory it is dropped all the same.
+  space->for_each_client([&](std::uint64_t client) {
+    NativeSession& session = *clients_.find(client)->second;
+    attempt([&] { session.sit(nullptr, why); });
+    if (session.space_ == nullptr) return;
+    attempt([&] { session.leave(); });
+    session.fail();
+  });
+  // Else the next service finds it, and nobody who asks for it.
+  if (space->journal_) attempt([&] { space->journal_->dropped(); });
   space->journal_.reset();
   if (space->scheduled_) deadlines_.erase({*space->scheduled_, id});
   const auto found = spaces_.find(id);
-  if (space->values.size() > keys_per_tick) leaving_.push_back(std::move(found->second));
+  if (space->values.size() > keys_per_tick) {
+    attempt([&] { leaving_.push_back(std::move(found->second)); });
+  }
   spaces_.erase(found);
 }
 

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <exception>
 #include <map>
 #include <memory>
 #include <optional>
@@ -69,6 +70,16 @@ class NativeSpace final : public Namespace {
   bool touched_ = false;
   std::optional<Clock::time_point> scheduled_;  ///< As in NativeSpaces::deadlines_.
 };
+
+/// A part of the end of a session or a namespace. If it fails, for want of memory say, the other
+/// parts are still done, and whatever it leaves behind ends with its lease or its namespace.
+template <class Part>
+void attempt(Part part) noexcept {
+  try {
+    part();
+  } catch (const std::exception&) {
+  }
+}
 
 /// All native sessions of one server, and the namespaces they sit in. Its cost depends on the
 /// namespaces in use, not on how many there are. No I/O.

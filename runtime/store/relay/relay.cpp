@@ -89,7 +89,7 @@ void Relay::State::on_gone(const From& from, bool goodbye) {
   }
   for (const std::uint64_t request : ended) drop_call({id, request});
   if (for_good) {
-    if (goodbye) end_leases(leases.end(id));
+    if (goodbye) end_leases(leases.take(id));
     by_session.erase(worker.session);
     workers.erase(id);
   } else {
@@ -240,7 +240,7 @@ void Relay::State::on_time(Clock::time_point now) {
     const auto [when, worker, request] = *deadlines.begin();
     overdue({worker, request}, now);
   }
-  if (const auto keys = leases.expire(now); !keys.empty()) end_leases(keys);
+  if (const auto keys = leases.take_expired(now); !keys.empty()) end_leases(keys);
   if (next_renewal <= now) renew(now);
   forget_workers(now);
 }

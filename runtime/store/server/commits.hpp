@@ -6,9 +6,9 @@
 namespace dlaunch::store {
 
 /// Makes recorded changes of a server's namespaces, and its host's decisions, durable some time
-/// later. The server holds each message back until everything that was recorded before it is
-/// durable, so that nobody learns of a change that could still be lost. Called on the server's
-/// thread.
+/// later. The server holds each message back until every change that it may tell of is durable,
+/// those of its job and those that were made in no job's turn, so that nobody learns of a change
+/// that could still be lost. Called on the server's thread.
 class Commits {
  public:
   virtual ~Commits() = default;

@@ -27,7 +27,7 @@ constexpr std::size_t sealed_bytes_kept = 4u << 10;
 
 }  // namespace
 
-void Connection::dirty() {
+void Connection::dirty() noexcept {
   if (dirty_) return;
   dirty_ = true;
   owner_.on_dirty(*this);

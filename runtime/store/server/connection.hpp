@@ -26,11 +26,11 @@ struct ServerSecret;
 /// server polls, reads and closes.
 class Connection final : public Outbox {
  public:
-  /// Called when there is something to send, once until the next flush.
   class Owner {
    public:
     virtual ~Owner() = default;
-    virtual void on_dirty(Connection& connection) = 0;
+    /// Called when there is something to send, once until the next flush. Takes no memory.
+    virtual void on_dirty(Connection& connection) noexcept = 0;
     /// Spare large buffers, shared by all connections, most of which are idle.
     virtual std::vector<Bytes>& spare_buffers() = 0;
   };
@@ -55,7 +55,10 @@ class Connection final : public Outbox {
     return failed_ || queued_ + tail_bytes() + ahead_.size() > congested_bytes ||
            Clock::now() >= turn_end_;
   }
-  void fail() noexcept override { failed_ = true; }
+  void fail() noexcept override {
+    failed_ = true;
+    dirty();  // The next flush ends it, though nothing may have been appended.
+  }
   bool failed() const { return failed_; }
   /// The time from which its session is asked to pause.
   void begin_turn(Clock::time_point end) { turn_end_ = end; }
@@ -65,8 +68,8 @@ class Connection final : public Outbox {
   void send_with(Bytes frame, std::vector<unique_fd> descriptors);
 
   /// Holds the bytes queued so far until the change of this number is durable; those up to
-  /// `durable` are. Numbers do not shrink from one call to the next, save `durable` to 0: nothing
-  /// may leave then.
+  /// `durable` are, which does not shrink, save to 0: nothing may leave then. Bytes leave in order,
+  /// whichever changes they wait for.
   void hold(std::uint64_t change, std::uint64_t durable);
   /// held: everything is sent except bytes that wait for a change.
   enum class Flushed { all, held, blocked, broken };
@@ -132,7 +135,7 @@ class Connection final : public Outbox {
     std::vector<unique_fd> descriptors;
     BytesView bytes() const { return shared ? BytesView(*shared) : BytesView(own); }
   };
-  void dirty();
+  void dirty() noexcept;
   /// The last chunk grows behind our back; the others' sizes are in queued_.
   std::size_t tail_bytes() const { return chunks_.empty() ? 0 : chunks_.back().bytes().size(); }
   Chunk& begin_chunk();

@@ -63,7 +63,10 @@ class WaitHandler {
   WaitHandler(HandlerMemory& memory, Handler handler)
       : memory_(&memory), handler_(std::move(handler)) {}
   allocator_type get_allocator() const noexcept { return allocator_type(*memory_); }
-  void operator()(const boost::system::error_code& error) { handler_(error); }
+  template <class... More>
+  void operator()(const boost::system::error_code& error, const More&... more) {
+    handler_(error, more...);
+  }
 
  private:
   HandlerMemory* memory_;

@@ -127,13 +127,17 @@ void Server::push(ConnectionId to, wire::Type type, BytesView payload, std::vect
   Connection* connection = state_->find(to);
   if (connection == nullptr || connection->closing()) return;
   wire::FrameHeader header{0, type, 0, 0, 0};
-  if (fds.empty()) {
-    wire::encode_frame(connection->buffer(), header, payload);
-  } else {
-    header.flags = static_cast<std::uint16_t>(fds.size() << wire::descriptors_shift);
-    Bytes frame;
-    wire::encode_frame(frame, header, payload);
-    connection->send_with(std::move(frame), std::move(fds));
+  try {
+    if (fds.empty()) {
+      wire::encode_frame(connection->buffer(), header, payload);
+    } else {
+      header.flags = static_cast<std::uint16_t>(fds.size() << wire::descriptors_shift);
+      Bytes frame;
+      wire::encode_frame(frame, header, payload);
+      connection->send_with(std::move(frame), std::move(fds));
+    }
+  } catch (const std::exception&) {  // It ends alone: others may be told the same.
+    connection->fail();
   }
   state_->send_soon();
 }
@@ -174,6 +178,11 @@ void Server::hold_for(Commits& commits) {
   });
 }
 
+void Server::fail(ConnectionId who) {
+  if (Connection* connection = state_->find(who)) connection->fail();
+  state_->send_soon();
+}
+
 void Server::speak_freely(ConnectionId who, bool freely) {
   if (Connection* connection = state_->find(who)) connection->free = freely;
 }
@@ -192,8 +201,7 @@ bool Server::seat(ConnectionId who, SpaceId space) {
 void Server::lose(Contributors lost, int world, std::string_view why, SpaceId space) {
   NativeSpace* native = state_->native.find(space);
   if (native == nullptr) return;
-  native->values.lose(lost, world, why, native->effects);
-  native->deliver();
+  native->carry_out([&] { native->values.lose(lost, world, why, native->effects); });
   state_->send_soon();
 }
 

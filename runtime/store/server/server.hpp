@@ -158,6 +158,8 @@ class Server {
   /// From now on each message waits until everything recorded before it is durable. To be called
   /// before anybody connects; `commits` outlives the server.
   void hold_for(Commits& commits);
+  /// Ends the connection, for which something has failed; what it was told may be incomplete.
+  void fail(ConnectionId who);
   /// Whether what the connection is told from now on depends on nothing that was recorded: then it
   /// does not wait. At first it may.
   void speak_freely(ConnectionId who, bool freely);

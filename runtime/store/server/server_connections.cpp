@@ -169,7 +169,7 @@ void Server::State::flush(Connection& connection, Clock::time_point now) {
   if (commits != nullptr) {
     const std::uint64_t durable = commits->durable();
     const bool waits = !connection.free || durable == 0;
-    connection.hold(waits ? commits->recorded() : 0, durable);
+    connection.hold(waits ? told_change(connection) : 0, durable);
   }
   if (connection.failed()) return failed(&connection, "its answer could not be made");
   const auto flushed = connection.flush();
@@ -239,6 +239,7 @@ void Server::State::destroy(ConnectionId id) {
   const std::unique_ptr<Connection> connection = std::move(found->second);
   connections.erase(found);
   no_longer_pending(*connection);
+  last_change_gone = std::max(last_change_gone, connection->job->last_change);
   if (connection->silent) --counters.silent;
   if (const auto peer = per_peer.find(connection->peer); peer != per_peer.end()) {
     if (--peer->second == 0) per_peer.erase(peer);
@@ -260,7 +261,7 @@ std::variant<wire::Welcome, Host::Refusal> Server::State::admit(ConnectionId who
   if (connection == nullptr) return verdict;
   no_longer_pending(*connection);
   if (const auto* welcome = std::get_if<wire::Welcome>(&verdict)) {
-    connection->job = turns.job(welcome->job);
+    connection->job = turns.job(welcome->job, last_change_gone);
   }
   return verdict;
 }

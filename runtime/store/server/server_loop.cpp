@@ -125,6 +125,9 @@ void Server::State::take_turns() {
     turn_end = now + turn_time;
     const std::shared_ptr<Turns::Job> job = turns.next();
     const std::uint64_t before = commits == nullptr ? 0 : commits->recorded_bytes();
+    note_changes(nullptr);
+    turn = job;
+    turn_changes = false;
     turns.serve_job([&](ConnectionId next) {
       Connection* connection = find(next);
       if (connection == nullptr) return true;
@@ -138,7 +141,27 @@ void Server::State::take_turns() {
     if (commits != nullptr) {
       job->unsaved.add(commits->recorded_bytes(), commits->recorded_bytes() - before);
     }
+    note_changes(job);
+    turn = nullptr;
   }
+}
+
+void Server::State::note_changes(const std::shared_ptr<Turns::Job>& of) {
+  if (commits == nullptr || commits->recorded() == noted_change) return;
+  noted_change = commits->recorded();
+  const bool common = of == nullptr || of == jobless;
+  (common ? common_change : of->last_change) = noted_change;
+  turn_changes = !common;
+}
+
+/// Jobs tell nothing of each other, so that one need not wait for another's changes, unless it
+/// hears in the other's turn of what that turn has changed.
+std::uint64_t Server::State::told_change(const Connection& connection) {
+  note_changes(turn);
+  if (turn_changes && turn != nullptr && connection.job != turn) return noted_change;
+  // Even what tells of no change waits while nothing may leave.
+  const std::uint64_t first = std::min<std::uint64_t>(noted_change, 1);
+  return std::max({first, common_change, connection.job->last_change});
 }
 
 /// No more than is left to the others, so that there is always some: a job alone may have half.
@@ -195,11 +218,24 @@ void Server::State::send_soon() {
   if (in_batch) return;
   flush_dirty(Clock::now());
   if (ended.empty() || sweep_posted) return;
-  asio::post(io, [self = shared_from_this()] {
-    self->sweep_posted = false;
-    if (!self->stopped) self->batch([] {});
-  });
-  sweep_posted = true;
+  try {
+    asio::post(io, [self = shared_from_this()] {
+      self->sweep_posted = false;
+      if (!self->stopped) self->batch([] {});
+    });
+    sweep_posted = true;
+  } catch (const std::exception&) {
+    go_on_later();
+  }
+}
+
+void Server::State::arm_surely() {
+  try {
+    arm();
+  } catch (const std::exception& error) {
+    failed(nullptr, error.what());
+    go_on_later();
+  }
 }
 
 void Server::State::arm() {
@@ -372,8 +408,8 @@ void Server::State::drop_oldest_pending() {
 }
 
 void Server::State::pause_accepting(std::uint64_t index, Clock::time_point until) {
-  watch_listener(index, EPOLL_CTL_MOD, 0);
   paused.push_back(index);
+  watch_listener(index, EPOLL_CTL_MOD, 0);
   resume_at = until;
 }
 

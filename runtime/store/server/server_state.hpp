@@ -53,6 +53,10 @@ struct Server::State final : Host, Connection::Owner, std::enable_shared_from_th
   void make_due(Connection& connection);
   /// Jobs are served in turn until the batch has lasted long enough.
   void take_turns();
+  /// The job whose turn it is, or with null nobody's, has made the changes since the last call.
+  void note_changes(const std::shared_ptr<Turns::Job>& turn);
+  /// The last change that what is said to this connection now may tell of.
+  std::uint64_t told_change(const Connection& connection);
   /// The job has changed so much that is not durable yet that it waits until some of it is.
   bool has_much_unsaved(Turns::Job& job) const;
   /// Everything that may end connections runs in a batch; they are destroyed when it is over.
@@ -67,7 +71,7 @@ struct Server::State final : Host, Connection::Owner, std::enable_shared_from_th
     });
     settle(now);
     in_batch = false;
-    guarded(nullptr, [&] { arm(); });
+    arm_surely();
     if (!turns.empty()) go_on_soon();
   }
   /// Runs a step; a failure ends this connection, if it belongs to one, and nothing else.
@@ -92,6 +96,8 @@ struct Server::State final : Host, Connection::Owner, std::enable_shared_from_th
   // ---- Time ----
 
   void arm();
+  /// Without memory to find the next deadline it is sought again soon.
+  void arm_surely();
   void on_time(Clock::time_point now);
 
   // ---- Accepting ----
@@ -139,7 +145,7 @@ struct Server::State final : Host, Connection::Owner, std::enable_shared_from_th
   void linger(Connection& connection, Clock::time_point now);
   void end(Connection& connection);
   void destroy(ConnectionId id);
-  void on_dirty(Connection& connection) override { dirty.push_back(&connection); }
+  void on_dirty(Connection& connection) noexcept override { dirty.push_back(&connection); }
   std::vector<Bytes>& spare_buffers() override { return spare; }
 
   // ---- The job's secret: server_tls.cpp ----
@@ -189,8 +195,13 @@ struct Server::State final : Host, Connection::Owner, std::enable_shared_from_th
   ConnectionId next_id = 1;
   std::optional<std::set<std::string>> c10d_hosts;  ///< Numeric; nullopt: all.
 
-  Commits* commits = nullptr;      ///< Null: messages need not wait for durable changes.
-  std::vector<ConnectionId> held;  ///< Connections with bytes that wait for it.
+  Commits* commits = nullptr;          ///< Null: messages need not wait for durable changes.
+  std::vector<ConnectionId> held;      ///< Connections with bytes that wait for it.
+  std::shared_ptr<Turns::Job> turn;    ///< The job that is served; null: none.
+  bool turn_changes = false;           ///< It has made a change in this turn.
+  std::uint64_t noted_change = 0;      ///< The last one that note_changes() knows.
+  std::uint64_t common_change = 0;     ///< The last one in nobody's turn: time makes such.
+  std::uint64_t last_change_gone = 0;  ///< The last one of jobs whose connections have gone.
   ConnectionLimits connection_limits;
   std::map<std::string, std::size_t> per_peer;  ///< Connections of an address.
   Turns turns;

@@ -3,12 +3,13 @@
 #include "runtime/store/native/host.hpp"
 #include "runtime/store/server/unsaved.hpp"
 
+#include <cstdint>
 #include <deque>
+#include <list>
 #include <map>
 #include <memory>
 #include <string>
 #include <utility>
-#include <vector>
 
 namespace dlaunch::store {
 
@@ -20,6 +21,8 @@ class Turns {
   class Job {
    public:
     Unsaved unsaved;
+    /// The last change of the job, as Commits counts them.
+    std::uint64_t last_change = 0;
     bool is_aside() const { return aside_; }
 
    private:
@@ -29,15 +32,19 @@ class Turns {
     bool aside_ = false;
   };
 
-  /// The job of this name, new or not.
-  std::shared_ptr<Job> job(const std::string& name) {
+  /// The job of this name, new or not. `change` is that of a new one, which may have been here
+  /// before.
+  std::shared_ptr<Job> job(const std::string& name, std::uint64_t change = 0) {
     if (jobs_.size() >= sweep_at_) {
       std::erase_if(jobs_, [](const auto& each) { return each.second.expired(); });
       sweep_at_ = 2 * jobs_.size() + few_jobs;
     }
     std::weak_ptr<Job>& known = jobs_[name];
     auto job = known.lock();
-    if (!job) known = job = std::make_shared<Job>();
+    if (!job) {
+      known = job = std::make_shared<Job>();
+      job->last_change = change;
+    }
     return job;
   }
 
@@ -55,15 +62,11 @@ class Turns {
   /// It has no turn until all that were set aside are called back.
   void set_aside() {
     jobs_due_.front()->aside_ = true;
-    aside_.push_back(std::move(jobs_due_.front()));
-    jobs_due_.pop_front();
+    aside_.splice(aside_.end(), jobs_due_, jobs_due_.begin());
   }
   void call_back() {
-    for (auto& job : aside_) {
-      job->aside_ = false;
-      jobs_due_.push_back(std::move(job));
-    }
-    aside_.clear();
+    for (auto& job : aside_) job->aside_ = false;
+    jobs_due_.splice(jobs_due_.end(), aside_);
   }
   /// How many names of jobs it holds.
   std::size_t known_jobs() const { return jobs_.size(); }
@@ -80,16 +83,16 @@ class Turns {
     }
     if (job->waiting_.empty()) {
       job->listed_ = false;
+      jobs_due_.pop_front();
     } else {
-      jobs_due_.push_back(job);
+      jobs_due_.splice(jobs_due_.end(), jobs_due_, jobs_due_.begin());
     }
-    jobs_due_.pop_front();
   }
 
  private:
   static constexpr std::size_t few_jobs = 64;
-  std::deque<std::shared_ptr<Job>> jobs_due_;
-  std::vector<std::shared_ptr<Job>> aside_;
+  /// Lists, in which a job is moved without memory.
+  std::list<std::shared_ptr<Job>> jobs_due_, aside_;
   /// Those of jobs without a connection go when there are twice as many as were left.
   std::map<std::string, std::weak_ptr<Job>> jobs_;
   std::size_t sweep_at_ = few_jobs;

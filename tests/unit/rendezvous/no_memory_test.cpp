@@ -3,45 +3,23 @@
 #include "rendezvous/service/job_journal.hpp"
 #include "rendezvous/state/state_journal.hpp"
 #include "tests/support/agent_peer.hpp"
+#include "tests/support/short_memory.hpp"
 
 #include <array>
-#include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <future>
 #include <iterator>
-#include <limits>
 #include <memory>
 #include <new>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 #include <doctest/doctest.h>
-
-namespace {
-
-constexpr long never = std::numeric_limits<long>::max();
-
-/// After so many allocations of this thread one fails, and after each `every` another one.
-thread_local long until_failure = never, every = never;
-
-}  // namespace
-
-// The whole program takes its memory by these. Not inlined: a compiler that sees through one of
-// them alone takes them for no pair.
-[[gnu::noinline]] void* operator new(std::size_t bytes) {
-  if (until_failure != never && --until_failure <= 0) {
-    until_failure = every;
-    throw std::bad_alloc();
-  }
-  void* place = std::malloc(bytes == 0 ? 1 : bytes);
-  if (place == nullptr) throw std::bad_alloc();
-  return place;
-}
-[[gnu::noinline]] void operator delete(void* place) noexcept { std::free(place); }
-[[gnu::noinline]] void operator delete(void* place, std::size_t) noexcept { std::free(place); }
 
 using namespace dlaunch;
 using namespace dlaunch::rendezvous;
@@ -84,9 +62,9 @@ TEST_CASE("a service whose allocations fail now and then ends connections, and s
   ServiceThread service;
   const std::size_t before = open_descriptors();
   for (const long period : {2, 3, 5, 7, 11, 17, 29, 47, 83, 149, 307, 601}) {
-    service.on_loop([&](Service&) { until_failure = every = period; });
+    service.on_loop([&](Service&) { run_short({period, 1, period}); });
     for (int which = 0; which < 24; ++which) live_a_little(service.address, which);
-    service.on_loop([](Service&) { until_failure = every = never; });
+    service.on_loop([](Service&) { have_enough(); });
     Pair job(service, "after " + std::to_string(period), 1000 + static_cast<std::uint64_t>(period));
     job.succeed();
   }
@@ -96,56 +74,82 @@ TEST_CASE("a service whose allocations fail now and then ends connections, and s
   CHECK(open_descriptors() <= before);
 }
 
+namespace {
+
+/// Says one thing, and then nothing.
+class Short final : public Feed {
+ public:
+  std::string next() override { return std::exchange(said_, true) ? "" : "data: here\n"; }
+
+ private:
+  bool said_ = false;
+};
+
+Page page_or_feed(const PageRequest& request) {
+  Page page = sentence_page(200, "here");
+  if (request.target == "/feed") page.feed = std::make_shared<Short>();
+  return page;
+}
+
+}  // namespace
+
 TEST_CASE("whichever allocation fails for one that reads the status, the next is answered") {
   boost::asio::io_context io{1};
   unique_fd listener = listen_tcp(resolve("127.0.0.1", 0).at(0));
   const Address address = local_address(listener.get());
-  HttpServer server(
-      io, std::move(listener), [](const PageRequest&) { return sentence_page(200, "here"); },
-      [](const std::string&) {});
-  const auto asked = [&] {
+  HttpServer server(io, std::move(listener), page_or_feed, [](const std::string&) {});
+  // A feed has no end, so it is left when it has said what it says.
+  const auto asked = [&](const std::string& target) {
     RawPeer reader(connect_tcp(address, soon()));
-    reader.say("GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    reader.say("GET " + target + " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
     std::string heard;
-    for (Bytes some = reader.read(1); !some.empty(); some = reader.read(1)) {
+    while (!heard.ends_with("here\n")) {
+      const Bytes some = reader.read(1);
+      if (some.empty()) break;
       heard += static_cast<char>(some[0]);
     }
     return heard;
   };
   std::jthread thread([&] { server.run(); });
-  bool failed = true;
-  // Until there are no so many allocations.
-  for (long nth = 1; failed && nth < 1000; ++nth) {
-    boost::asio::post(io, [nth] {
-      until_failure = nth;
-      every = never;
-    });
-    asked();
-    std::promise<bool> was;
-    boost::asio::post(io, [&] {
-      was.set_value(until_failure == never);
-      until_failure = never;
-    });
-    failed = was.get_future().get();
-    CHECK_MESSAGE(asked().ends_with("here\n"), "after allocation " << nth);
+  for (const std::string target : {"/", "/feed"}) {
+    for (const long failures : {1, 3}) {
+      bool failed = true;
+      // Until there are no so many allocations.
+      for (long nth = 1; failed && nth < 1000; ++nth) {
+        boost::asio::post(io, [=] { run_short({nth, failures}); });
+        asked(target);
+        std::promise<bool> was;
+        boost::asio::post(io, [&] { was.set_value(have_enough()); });
+        failed = was.get_future().get();
+        INFO(target << ": " << failures << " allocations failed from " << nth << " on");
+        CHECK(asked("/").ends_with("here\n"));
+      }
+      CHECK_FALSE(failed);
+    }
   }
-  CHECK_FALSE(failed);
   boost::asio::post(io, [&] { server.stop(); });
 }
 
 namespace {
 
-/// A place that takes nothing, for a reason that it does not know.
+/// A place where something happens at each write.
 class Poor final : public StatePlace {
  public:
+  explicit Poor(std::function<void()> at_write) : at_write_(std::move(at_write)) {}
   StateContents load() override { return {}; }
   std::size_t changes_at_once() const override { return 1; }
-  Wrote write(std::span<const Change> /*changes*/) override { throw std::bad_alloc(); }
+  Wrote write(std::span<const Change> /*changes*/) override {
+    at_write_();
+    return Wrote::all;
+  }
   Clock::time_point tend() override { return Clock::time_point::max(); }
   Obstacle obstacle() const override { return {}; }
   std::unique_ptr<Backup> back_up(const std::string& /*name*/) override { return nullptr; }
   bool is_ours() const override { return true; }
   std::optional<StateFigures::Lead> lead() const override { return std::nullopt; }
+
+ private:
+  const std::function<void()> at_write_;
 };
 
 }  // namespace
@@ -153,8 +157,27 @@ class Poor final : public StatePlace {
 TEST_CASE("a state that cannot be written for want of memory ends the daemon in order") {
   boost::asio::io_context io{1};
   const auto work = boost::asio::make_work_guard(io);
-  StateJournal journal(io, std::make_unique<Poor>(), [](const LogLine&) {});
+  StateJournal journal(io, std::make_unique<Poor>([] { throw std::bad_alloc(); }),
+                       [](const LogLine&) {});
   journal.job_opened("job", 1);
   journal.commits()->seal();
   CHECK_THROWS_AS(io.run(), StateLost);
+}
+
+TEST_CASE("a state that is written, with no memory to say so, is told of when there is some") {
+  boost::asio::io_context io{1};
+  const auto work = boost::asio::make_work_guard(io);
+  // The thread that writes is the one that tells.
+  StateJournal journal(io, std::make_unique<Poor>([] {
+                         run_short({1, 3});
+                       }),
+                       [](const LogLine&) {});
+  store::Commits& commits = *journal.commits();
+  commits.on_durable([&] {
+    if (commits.durable() == commits.recorded()) io.stop();
+  });
+  journal.job_opened("job", 1);
+  commits.seal();
+  CHECK_NOTHROW(io.run());
+  CHECK(commits.durable() == commits.recorded());
 }

@@ -290,3 +290,62 @@ TEST_CASE("a connection that hears of nothing recorded does not wait") {
   held.make_durable(2);
   CHECK(as_text(newcomer.frame().second).ends_with("bbb"));
 }
+
+TEST_CASE("a job waits for no change of another one, and for those in nobody's turn") {
+  Held held;
+  held.server.host.many_jobs = true;
+  RawPeer writer(held.server.connect()), colleague(held.server.connect());
+  RawPeer other(held.server.connect());
+  held.sit(writer, 7, "busy");
+  held.sit(colleague, 8, "busy");
+  held.sit(other, 9, "other");
+  for (int i = 0; i < 3; ++i) CHECK(held.server.host.heard("hello -"));
+  writer.ask(1, wire::Set{"k", as_bytes("v")});
+  held.await(2);
+  held.make_durable(1);
+  colleague.ask(1, wire::Get{"before"});
+  RawPeer late(held.server.connect());
+  late.say_hello(10, "busy");
+  CHECK(held.server.host.heard("hello -"));
+  other.ask(1, wire::Get{"before"});
+  CHECK(as_text(other.frame().second).ends_with("bbb"));
+  RawPeer newcomer(held.server.connect());
+  newcomer.greet(11, "other");
+  CHECK(held.silent(writer));
+  CHECK(held.silent(colleague));
+  CHECK(held.silent(late));
+  held.make_durable(2);
+  writer.answer<wire::Done>(1);
+  CHECK(as_text(colleague.frame().second).ends_with("bbb"));
+  CHECK(late.read(wire::preface_bytes).size() == wire::preface_bytes);
+
+  held.server.on_loop([&](store::Server&) {
+    held.slow.record();
+    return true;
+  });
+  other.ask(2, wire::Get{"before"});
+  CHECK(held.silent(other));
+  held.make_durable(3);
+  CHECK(as_text(other.frame().second).ends_with("bbb"));
+}
+
+TEST_CASE("who comes back to a job that all had left waits for what it changed") {
+  Held held;
+  held.server.host.many_jobs = true;
+  RawPeer writer(held.server.connect());
+  RawPeer other(held.server.connect());
+  held.sit(writer, 7, "busy");
+  held.sit(other, 8, "other");
+  for (int i = 0; i < 2; ++i) CHECK(held.server.host.heard("hello -"));
+  writer.ask(1, wire::Set{"k", as_bytes("v")});
+  held.await(2);
+  held.make_durable(1);
+  writer.hang_up();
+  CHECK(held.server.host.heard("closed"));
+  RawPeer back(held.server.connect());
+  back.say_hello(7, "busy");
+  CHECK(held.server.host.heard("hello -"));
+  CHECK(held.silent(back));
+  held.make_durable(2);
+  CHECK(back.read(wire::preface_bytes).size() == wire::preface_bytes);
+}

@@ -308,7 +308,7 @@ namespace {
 
 class NoOwner final : public store::Connection::Owner {
  public:
-  void on_dirty(store::Connection&) override {}
+  void on_dirty(store::Connection&) noexcept override {}
   std::vector<Bytes>& spare_buffers() override { return spare_; }
 
  private:
