@@ -34,7 +34,8 @@ inline std::uint64_t hash_of(const Reduction& reduction) {
 /// The way in which a result is written.
 enum class Stores : std::uint8_t {
   cached,
-  /// `out` goes past the caches: for results far larger than they are, that are not read soon.
+  /// `out` goes past the caches: for results far larger than they are, that are not read soon, or
+  /// that a processor reads which shares no cache with this one.
   streamed,
 };
 
