@@ -32,12 +32,14 @@ struct Ranks {
   const by_node::Nodes* nodes;  ///< Their nodes, if some of them share memory; or null.
 };
 
-/// The largest element: a chunk of any algorithm holds at least one.
+/// The largest element: a chunk of any algorithm holds at least one. Ranks in one segment share its
+/// slots.
 constexpr std::size_t element_bytes_max(int ranks) {
   constexpr std::size_t chunk_bytes_min = 128u << 10;
-  return std::min(chunk_bytes_min, transport::ShmGroup::slot_bytes / static_cast<unsigned>(ranks)) /
-         64 * 64;
+  const std::size_t sharers = std::min(static_cast<std::size_t>(ranks), segment_ranks_max);
+  return std::min(chunk_bytes_min, transport::ShmGroup::slot_bytes / sharers) / 64 * 64;
 }
+static_assert(element_bytes_max(1 << 20) >= 64);
 
 /// The algorithms for ranks that do not all share memory. They are chosen out of line, since
 /// programs wait most for small calls between ranks that do share memory.

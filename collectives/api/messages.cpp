@@ -3,10 +3,10 @@
 #include "collectives/communicator/device_work.hpp"
 #include "collectives/communicator/matched_message.hpp"
 #include "collectives/communicator/state.hpp"
-#include "collectives/communicator/work_pool.hpp"
 #include "collectives/communicator/work_state.hpp"
 #include "collectives/device/plan.hpp"
 #include "collectives/transport/message/fault_point.hpp"
+#include "runtime/base/pooled_memory.hpp"
 
 #include <array>
 #include <memory>
@@ -63,7 +63,7 @@ void check_recv(const Call& call, const TensorView& data, int from, int tag) {
 }
 
 std::shared_ptr<MessageWork> new_work(const MessageOptions& options, int peer) {
-  return std::allocate_shared<MessageWork>(PooledWorks<MessageWork>(), options, peer);
+  return std::allocate_shared<MessageWork>(Pooled<MessageWork>(), options, peer);
 }
 
 Received received(const Group& group, int source, const transport::Header& header) {
@@ -75,15 +75,16 @@ Received received(const Group& group, int source, const transport::Header& heade
 // ---- Sending. ----
 
 Work Communicator::isend(const ConstTensorView& data, int to, const MessageOptions& options) {
+  Work work = complete_message();  // Written before the message: see make_header.
   if (state_->send_now(data, to, options, Flight::Kind::start)) {
     state_->mesh->tell_program();
-    return complete_message();
-  }
-  if (!data.place.is_host()) {
+  } else if (!data.place.is_host()) {
     const std::array one{Transfer::send(data, to, options.tag)};
-    return state_->start_on_device(device::messages(one), options);
+    work = state_->start_on_device(device::messages(one), options);
+  } else {
+    work = state_->start_send(data, to, options, false);
   }
-  return state_->start_send(data, to, options, false);
+  return work;
 }
 
 Work Communicator::issend(const ConstTensorView& data, int to, const MessageOptions& options) {

@@ -126,9 +126,14 @@ bool MessageWork::begin_plainly(Communicator::State& owner) {
     if (peer_ == any_source) peer_ = owner.group.rank_of(receive.source);
     note_settled();
     owner.mesh->tell_program();
-  } else {
-    owner_ = &owner;
-    owner.messages.push_back(*this);
+    return true;
+  }
+  owner_ = &owner;
+  owner.messages.push_back(*this);
+  if (receive.state == Receive::State::answering) {
+    owner.mesh->tell_senders();
+    settle();
+    owner.mesh->tell_program();
   }
   return true;
 }
@@ -264,11 +269,13 @@ bool MessageWork::test() {
 void MessageWork::look_past() {
   transport::Inbox& inbox = owner_->mesh->inbox();
   if (const Outgoing* const outgoing = sending()) {
-    if (outgoing->is_synchronous) inbox.look_past({&outgoing->to, 1});
+    const bool is_answered = outgoing->is_synchronous;
+    inbox.look_past(is_answered ? std::span(&outgoing->to, 1) : std::span<const int>());
     return;
   }
   const Receive& receive = *receiving();
-  if (receive.state == Receive::State::waiting) inbox.look_past(receive.awaited());
+  const bool has_met = receive.state != Receive::State::waiting;
+  inbox.look_past(has_met ? std::span<const int>() : receive.awaited());
 }
 
 /// Whether wait() would not wait now.
@@ -336,9 +343,8 @@ BytesView MessageWork::borrowed() {
 }
 
 void MessageWork::wait() {
-  const bool was_freed =
-      owner_ != nullptr && !has_arrived() && is_poisoned(borrowed().data(), borrowed().size());
-  if (owner_ != nullptr && !has_arrived() && (was_freed || !arrives_soon())) {
+  const bool was_freed = owner_ != nullptr && is_poisoned(borrowed().data(), borrowed().size());
+  if (owner_ != nullptr && (was_freed || (!has_arrived() && !arrives_soon()))) {
     try {
       const Fingerprint call = fingerprint();
       owner_->message(call, options_, peer_, Flight::Kind::wait, name(), [&](Call& waiting) {

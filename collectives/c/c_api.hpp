@@ -1,5 +1,7 @@
 #pragma once
 
+#include "runtime/base/pooled_memory.hpp"
+
 #include <dlaunch/dlaunch.h>
 #include <dlaunch/dlaunch.hpp>
 
@@ -28,9 +30,9 @@ constexpr std::int32_t axes_max = 64;
 struct Handle {
   /// Whether several threads may use the handle, so that each needs its own message; see
   /// LastFailure.
-  explicit Handle(bool is_shared) : shared(is_shared) {}
+  explicit Handle(bool is_shared) : shared(is_shared), serial(is_shared ? next_serial() : 0) {}
   const bool shared;
-  const std::uint64_t serial = next_serial();
+  const std::uint64_t serial;  ///< Of a shared one: its own number.
   mutable std::string message;
 
  private:
@@ -72,12 +74,22 @@ struct dl_buffer : dlaunch::c_api::Handle {
 };
 
 struct dl_work : dlaunch::c_api::Handle {
-  explicit dl_work(dlaunch::Work started, std::string wrong = {})
-      : Handle(false), work(std::move(started)), fault(std::move(wrong)) {}
+  explicit dl_work(dlaunch::Work started) : Handle(false), work(std::move(started)) {}
+  /// Starts it by `make`, whose result needs no move then.
+  template <std::invocable Make>
+  explicit dl_work(Make&& make) : Handle(false), work(make()) {}
+  static void* operator new(std::size_t bytes);
+  static void operator delete(void* memory) noexcept;
   static constexpr const char* type = "dl_work";
   dlaunch::Work work;
-  const std::string fault;  ///< See Called.
+  std::string fault;  ///< See Called.
 };
+inline void* dl_work::operator new(std::size_t) {
+  return dlaunch::PooledMemory<sizeof(dl_work), alignof(dl_work)>::take();
+}
+inline void dl_work::operator delete(void* memory) noexcept {
+  dlaunch::PooledMemory<sizeof(dl_work), alignof(dl_work)>::give_back(memory);
+}
 
 struct dl_message : dlaunch::c_api::Handle {
   explicit dl_message(dlaunch::Message matched) : Handle(false), message(std::move(matched)) {}
@@ -149,7 +161,8 @@ dl_status guarded(Body&& body, const char* call = __builtin_FUNCTION()) noexcept
 
 /// The guard of all others: runs `body` unless the handle is null.
 template <class H, class Body>
-dl_status guarded_on(H* handle, Body&& body, const char* call = __builtin_FUNCTION()) noexcept {
+[[gnu::always_inline]] inline dl_status guarded_on(
+    H* handle, Body&& body, const char* call = __builtin_FUNCTION()) noexcept {
   try {
     if (handle == nullptr) throw Misuse{std::string("the ") + H::type + " is a null pointer"};
     body();
@@ -290,7 +303,7 @@ inline std::vector<ConstTensorView> taken(Called& call, const dl_const_view* vie
 
 /// Runs `body`; where it is refused for a fault that is known in terms of C, throws that.
 template <class Body>
-decltype(auto) in_terms_of_c(const std::string& fault, Body&& body) {
+[[gnu::always_inline]] inline decltype(auto) in_terms_of_c(const std::string& fault, Body&& body) {
   try {
     return body();
   } catch (const Error& error) {
@@ -301,7 +314,8 @@ decltype(auto) in_terms_of_c(const std::string& fault, Body&& body) {
 
 /// Calls the communicator's `member` with these arguments, converted.
 template <class Member, class... Given>
-dl_status run(Called call, Member member, const Given&... given) noexcept {
+[[gnu::always_inline]] inline dl_status run(Called call, Member member,
+                                            const Given&... given) noexcept {
   return guarded_on(
       call.comm,
       [&] {
@@ -311,15 +325,18 @@ dl_status run(Called call, Member member, const Given&... given) noexcept {
 }
 /// The same for a call that starts a Work, which goes to the caller's place.
 template <class Member, class... Given>
-dl_status start(Called call, dl_work** work, Member member, const Given&... given) noexcept {
+[[gnu::always_inline]] inline dl_status start(Called call, dl_work** work, Member member,
+                                              const Given&... given) noexcept {
   return guarded_on(
       call.comm,
       [&] {
         auto& started = place(work, "work");
-        auto made = in_terms_of_c(call.fault,
-                                  [&] { return (call.comm->comm.*member)(taken(call, given)...); });
-        const std::string fault = call.fault.empty() ? "" : call.name + (": " + call.fault);
-        started = new dl_work(std::move(made), fault);
+        auto made = std::make_unique<dl_work>([&] {
+          return in_terms_of_c(call.fault,
+                               [&] { return (call.comm->comm.*member)(taken(call, given)...); });
+        });
+        if (!call.fault.empty()) made->fault = call.name + (": " + call.fault);
+        started = made.release();
       },
       call.name);
 }

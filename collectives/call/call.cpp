@@ -8,8 +8,10 @@
 #include "collectives/call/wait/started_messages.hpp"
 #include "collectives/call/wait/waiter.hpp"
 #include "collectives/transport/message/fault_point.hpp"
+#include "runtime/base/pooled_memory.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <optional>
 
 namespace dlaunch {
@@ -101,7 +103,17 @@ class Busy {
 struct Call::Later {
   std::optional<Waiter> waiter;
   StartedMessages started;
+
+  static void* operator new(std::size_t bytes);
+  static void operator delete(void* memory) noexcept;
 };
+
+void* Call::Later::operator new(std::size_t) {
+  return PooledMemory<sizeof(Later), alignof(Later)>::take();
+}
+void Call::Later::operator delete(void* memory) noexcept {
+  PooledMemory<sizeof(Later), alignof(Later)>::give_back(memory);
+}
 
 void Call::DeleteLater::operator()(Later* later) const noexcept { delete later; }
 
@@ -288,12 +300,13 @@ void Call::wait_long(int member, const Ready& ready) {
   if (may_sleep) sleeper.emplace(shm, setting().mesh);
   const Waiting waiting{
       .rank = frame_.world_rank_of(member), .in_shm_group = true, .has_spun = true};
-  wait_for(waiting, [&] {
+  const auto lies_down = [&] {
     // The sleep is announced before the last look, so that a rank that publishes after it sees that
     // we sleep.
     if (may_sleep) shm.lie_down();
     return ready();
-  });
+  };
+  wait_for(waiting, std::cref(lies_down));
 }
 
 /// Waits; others may ask this rank what it does until it has given up.

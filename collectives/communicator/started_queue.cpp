@@ -186,8 +186,7 @@ bool StartedQueue::is_teller() const {
 
 /// The awaited rank, or this rank's own thread, may need this processor.
 void StartedQueue::yield() const noexcept {
-  const auto& segment = mesh_->segment();
-  if (driving_ || (segment && segment->oversubscribed())) ::sched_yield();
+  if (driving_ || mesh_->is_crowded()) ::sched_yield();
 }
 
 // ---- For whichever thread drives. ----

@@ -63,7 +63,12 @@ struct WorkState {
 /// lists it.
 class MessageWork final : public WorkState {
  public:
-  MessageWork(const MessageOptions& options, int peer) : options_(options), peer_(peer) {}
+  /// Copies the options field by field: see make_header.
+  MessageWork(const MessageOptions& options, int peer)
+      : options_{.timeout = options.timeout,
+                 .tag = options.tag,
+                 .site = {options.site.file, options.site.line, options.site.function}},
+        peer_(peer) {}
   /// The communicator has ended: a message that was never waited for is taken back.
   ~MessageWork() override;
 

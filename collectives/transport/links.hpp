@@ -94,7 +94,7 @@ class Links final : private Sources, private LookLimit {
 
   void post(Receive& receive);
   /// The same where no other thread waits; false, and nothing is done, where one does or there is
-  /// no memory.
+  /// no memory. Afterwards the receive may be "answering": see tell_senders.
   bool post_now(Receive& receive) noexcept;
   void post(Outgoing& message);
   void withdraw(Receive& receive);
@@ -146,6 +146,10 @@ class Links final : private Sources, private LookLimit {
   bool attend(const std::stop_token& stop, int wakes);
   /// Whether some messages are not complete.
   bool has_pending() const;
+  /// Tells the senders of synchronous messages that were received, which completes the receives.
+  bool tell_senders() {
+    return (inbox_.has_answering() || !tellings_.empty()) && tell_some_senders();
+  }
   /// Whether a sender has still to be told that its synchronous message was received.
   bool is_telling() const noexcept { return !tellings_.empty(); }
   ProgressLock& progress_lock() { return progress_lock_; }
@@ -239,9 +243,6 @@ class Links final : private Sources, private LookLimit {
   bool decide(Clock::time_point now);
   void on_control(int from, const Header& header, BytesView payload);
   std::optional<Answer> answer_to(const Header& inquiry) const;
-  bool tell_senders() {
-    return (inbox_.has_answering() || !tellings_.empty()) && tell_some_senders();
-  }
   bool tell_some_senders();
   void on_taken(int from, std::uint64_t ticket);
   void tell_threads() noexcept;

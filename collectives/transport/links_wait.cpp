@@ -204,12 +204,12 @@ bool Links::allows_system_calls() const {
 /// Takes a message that is there as a whole in a ring; those who send much keep nobody else out.
 bool Links::take_from_any(Receive& receive) {
   const auto count = ins_.size();
-  for (std::size_t i = 0; i < count; ++i) {
-    const std::size_t which = (next_in_ + i) % count;
+  for (std::size_t i = 0, which = next_in_; i < count; ++i, ++which) {
+    if (which >= count) which = 0;
     const auto& in = ins_.begin()[static_cast<std::ptrdiff_t>(which)];
     if (!(*in.kept)->take_soon(receive, NoLook())) continue;
     inbox_.note_taken(in.rank, receive.header);
-    next_in_ = (which + 1) % count;
+    next_in_ = which + 1;
     return true;
   }
   return false;
@@ -225,12 +225,13 @@ bool Links::receive_now(Receive& receive, bool yields) {
 bool Links::receive_from_any(Receive& receive, bool yields) {
   if (!inbox_.is_clear() || !is_near(any_source)) return false;
   const int most = looks_most(yields);
+  const auto is_quiet = [](const auto& in) { return (*in.kept)->is_quiet(); };
+  const auto has_something = [](const auto& in) { return (*in.kept)->has_left_something(); };
   for (int looks = 0; looks < most && !is_over(); ++looks) {
-    if (take_from_any(receive)) return true;
-    // What has come, and is long, another's or synchronous, takes the long way.
-    if (std::any_of(ins_.begin(), ins_.end(),
-                    [](const auto& in) { return (*in.kept)->has_left_something(); })) {
-      return false;
+    if (!std::all_of(ins_.begin(), ins_.end(), is_quiet)) {
+      if (take_from_any(receive)) return true;
+      // What has come, and is long, another's or synchronous, takes the long way.
+      if (std::any_of(ins_.begin(), ins_.end(), has_something)) return false;
     }
     pause_after(looks);
   }

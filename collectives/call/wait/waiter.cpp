@@ -65,7 +65,8 @@ std::optional<Ending> Waiter::wait(const Waiting& waiting, const Ready& ready,
 /// synchronous message was taken.
 void Waiter::look_past(const Waiting& waiting) const {
   transport::Inbox& inbox = frame_.setting.mesh.inbox();
-  if (!waiting.in_shm_group && !waiting.in_memory) inbox.look_past(waiting.to_receive());
+  const bool in_memory = waiting.in_shm_group || waiting.in_memory;
+  inbox.look_past(in_memory ? std::span<const int>() : waiting.to_receive());
   if (waiting.outgoing != nullptr && waiting.outgoing->is_synchronous) {
     inbox.look_past(waiting.to_send());
   }

@@ -278,15 +278,13 @@ bool Inbox::has_room(const Source& s) const {
 }
 
 void Inbox::look_past(std::span<const int> ranks) {
-  const auto pass = [](Source& s) {
-    if (is_stalled(s)) s.is_passed = true;
-  };
-  if (ranks.size() == 1) {
-    if (Source* const s = sources_.find(ranks.front())) pass(*s);
-    return;
-  }
+  if (under_way_ == 0) return;
   for (const auto& [from, s] : sources_) {
-    if (is_stalled(*s) && std::find(ranks.begin(), ranks.end(), from) != ranks.end()) pass(*s);
+    if (!is_stalled(*s)) continue;
+    const bool is_awaited = s->awaited > 0 || !posted_for_any_.empty();
+    if (is_awaited || std::find(ranks.begin(), ranks.end(), from) != ranks.end()) {
+      s->is_passed = true;
+    }
   }
 }
 

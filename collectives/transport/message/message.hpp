@@ -9,6 +9,8 @@
 #include <dlaunch/reduction.hpp>
 #include <dlaunch/tensor.hpp>
 
+#include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -16,6 +18,7 @@
 #include <string_view>
 #include <tuple>
 #include <type_traits>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -210,19 +213,32 @@ static_assert(sizeof(Header) == 56 && std::is_trivially_copyable_v<Header>);
 constexpr bool has_traffic(Kind kind) noexcept {
   return kind == Kind::collective || kind == Kind::call;
 }
+/// Eight bytes of any object.
+using Word [[gnu::may_alias]] = std::uint64_t;
+
+/// Two fields in the order in which they lie in memory.
+constexpr std::uint64_t word_of(std::uint32_t first, std::uint32_t second) noexcept {
+  if constexpr (std::endian::native == std::endian::little) std::swap(first, second);
+  return std::uint64_t{first} << 32 | second;
+}
+/// It writes fields that share a word as one: who copies the header loads whole words soon, and a
+/// load of what several stores have just written waits until the core has handed on all its stores,
+/// those of the message before among them.
 inline Header make_header(Kind kind, std::uint64_t communicator, const Fingerprint& call,
                           std::uint64_t bytes, int tag = 0) {
+  const std::array<std::uint8_t, 4> what{
+      static_cast<std::uint8_t>(kind), static_cast<std::uint8_t>(call.op),
+      static_cast<std::uint8_t>(call.dtype), static_cast<std::uint8_t>(call.reduce)};
+  if (has_traffic(kind)) tag = static_cast<std::int32_t>(call.traffic);
   Header header;
-  header.kind = kind;
-  header.op = call.op;
-  header.dtype = call.dtype;
-  header.reduce = call.reduce;
+  reinterpret_cast<Word&>(header.magic) =
+      word_of(message_magic, std::bit_cast<std::uint32_t>(what));
   header.communicator = communicator;
   header.sequence = call.sequence;
   header.count = call.count;
   header.argument = call.argument;
-  header.root = call.root;
-  header.tag = has_traffic(kind) ? static_cast<std::int32_t>(call.traffic) : tag;
+  reinterpret_cast<Word&>(header.root) =
+      word_of(static_cast<std::uint32_t>(call.root), static_cast<std::uint32_t>(tag));
   header.bytes = bytes;
   return header;
 }

@@ -4,7 +4,9 @@
 #include "collectives/transport/message/location.hpp"
 #include "collectives/transport/message/message.hpp"
 
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -57,6 +59,10 @@ class SendingEnd {
 class ReceivingEnd {
  public:
   virtual ~ReceivingEnd() = default;
+  /// Whether it surely has nothing new: a quick look, which only a counter in memory allows.
+  bool is_quiet() const noexcept {
+    return counter_ != nullptr && counter_->load(std::memory_order_relaxed) == read_;
+  }
   /// Reads and hands on what there is, without blocking. Returns whether anything moved.
   virtual bool pump(Inbox& inbox, const OnControl& on_control) = 0;
   /// Takes the next message if it is the one that is wanted, and is there as a whole soon; nobody
@@ -71,6 +77,13 @@ class ReceivingEnd {
   virtual const std::string& reason() const noexcept = 0;
   /// Whether data that the sender sent before its process ended may still come.
   virtual bool has_left_something() const noexcept = 0;
+
+ protected:
+  ReceivingEnd() = default;
+  explicit ReceivingEnd(const std::atomic<std::uint64_t>& counter) : counter_(&counter) {}
+
+  const std::atomic<std::uint64_t>* const counter_ = nullptr;  ///< What its sender counts up;
+  std::uint64_t read_ = 0;                                     ///< the part that was taken in.
 };
 
 /// The receiving ends that a mesh has: one for each rank from which something has come, or of which

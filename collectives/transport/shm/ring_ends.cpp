@@ -92,12 +92,32 @@ void RingWriter::copy_in(const std::byte* data, std::size_t bytes) noexcept {
   position_ += up_to_line(bytes);
 }
 
+/// The next message's line, which its reader has read, comes to this core meanwhile.
+static void prefetch_to_write(const std::byte* line) noexcept {
+#if defined(__x86_64__)
+  asm volatile("prefetchw %0" : : "m"(*line));  // The builtin emits it for some processors only.
+#else
+  __builtin_prefetch(line, 1);
+#endif
+}
+
+/// Copies word by word: see make_header. The accesses are atomic lest the compiler join them.
+static void copy_words(std::byte* line, const Header& header) noexcept {
+  auto* to = reinterpret_cast<Word*>(line);
+  const auto* from = reinterpret_cast<const Word*>(&header);
+  for (std::size_t i = 0; i < sizeof header / sizeof(Word); ++i) {
+    __atomic_store_n(to + i, __atomic_load_n(from + i, __ATOMIC_RELAXED), __ATOMIC_RELAXED);
+  }
+}
+
 void RingWriter::put_header(const Header& header, BytesView payload, bool lends) noexcept {
   std::byte* line = ring_.data + position_ % Ring::capacity;
-  std::memcpy(line, &header, sizeof header);
+  copy_words(line, header);
   if (payload.size() > inline_bytes_max) {
     const std::uint64_t place = lends ? reinterpret_cast<std::uintptr_t>(payload.data()) : 0;
     std::memcpy(line + sizeof header, &place, sizeof place);
+  } else if (payload.size() == sizeof(Word)) {
+    std::memcpy(line + sizeof header, payload.data(), sizeof(Word));
   } else if (!payload.empty()) {
     std::memcpy(line + sizeof header, payload.data(), payload.size());
   }
@@ -132,6 +152,7 @@ bool RingWriter::write(const Header& header, BytesView payload) noexcept {
     copy_in(payload.data(), payload.size());
   }
   publish();
+  prefetch_to_write(ring_.data + position_ % Ring::capacity);
   return true;
 }
 
@@ -177,7 +198,8 @@ bool RingWriter::write_some(const Header& header, BytesView payload, std::size_t
 
 RingReader::RingReader(Segment& segment, Wakeup& bell, std::size_t set, int to, int from,
                        int from_rank, const bool& is_sending)
-    : ring_(segment.ring(set, to, from)),
+    : ReceivingEnd(segment.ring(set, to, from).written),
+      ring_(segment.ring(set, to, from)),
       bell_(bell),
       from_(from),
       from_rank_(from_rank),
@@ -196,17 +218,17 @@ void RingReader::end(const char* why) {
 
 /// Bytes that were written and not read; looks again if there are none.
 std::size_t RingReader::available() {
-  const std::uint64_t known = (written_ & ~Ring::closed) - position_;
+  const std::uint64_t known = (written_ & ~Ring::closed) - read_;
   return known > 0 ? known : look();
 }
 
 std::size_t RingReader::look() {
   written_ = ring_.written.load();
   const std::uint64_t end_of_it = written_ & ~Ring::closed;
-  const std::uint64_t unread = end_of_it - position_;
+  const std::uint64_t unread = end_of_it - read_;
   // The reader goes from line to line like the writer; otherwise it could overtake it.
   if (unread > Ring::capacity || end_of_it % ring_line_bytes != 0) {
-    written_ = position_;
+    written_ = read_;
     end(no_message_text);
     return 0;
   }
@@ -215,14 +237,14 @@ std::size_t RingReader::look() {
 }
 
 void RingReader::copy_out(std::byte* to, std::size_t bytes) const noexcept {
-  const std::size_t first = std::min(bytes, Ring::capacity - position_ % Ring::capacity);
-  std::memcpy(to, at(position_), first);
+  const std::size_t first = std::min(bytes, Ring::capacity - read_ % Ring::capacity);
+  std::memcpy(to, at(read_), first);
   if (first < bytes) std::memcpy(to + first, ring_.data, bytes - first);
 }
 
 /// Tells the sender of its room.
 void RingReader::free_read() noexcept {
-  const std::uint64_t read = down_to_line(position_);
+  const std::uint64_t read = down_to_line(read_);
   if (read - freed_ < freed_bytes) return;
   freed_ = read;
   ring_.read.store(read);
@@ -233,7 +255,7 @@ bool RingReader::take(Receive& receive) {
   if (under_ != Under::nothing || ended_) return false;
   const std::size_t there = available();
   if (there < ring_line_bytes) return false;
-  std::memcpy(&header_, at(position_), sizeof header_);
+  std::memcpy(&header_, at(read_), sizeof header_);
   if (!is_plausible(header_) || !fits(receive, header_) || !is_whole_here(there)) return false;
   take_whole(receive);
   return true;
@@ -245,7 +267,7 @@ bool RingReader::is_whole_here(std::size_t there) const noexcept {
   if (header_.bytes > Ring::capacity || bytes_in_ring(header_.bytes) > there) return false;
   if (!may_be_lent(header_.bytes)) return true;
   std::uint64_t lent_at = 0;
-  std::memcpy(&lent_at, at(position_) + sizeof header_, sizeof lent_at);
+  std::memcpy(&lent_at, at(read_) + sizeof header_, sizeof lent_at);
   return lent_at == 0;
 }
 
@@ -253,12 +275,12 @@ bool RingReader::is_whole_here(std::size_t there) const noexcept {
 void RingReader::take_whole(Receive& receive) {
   const std::size_t bytes = header_.bytes;  // That many are there, and fit.
   if (bytes <= inline_bytes_max) {
-    if (bytes > 0) std::memcpy(receive.into.data(), at(position_) + sizeof header_, bytes);
-    position_ += ring_line_bytes;
+    if (bytes > 0) std::memcpy(receive.into.data(), at(read_) + sizeof header_, bytes);
+    read_ += ring_line_bytes;
   } else {
-    position_ += ring_line_bytes;
+    read_ += ring_line_bytes;
     copy_out(receive.into.data(), bytes);
-    position_ += up_to_line(bytes);
+    read_ += up_to_line(bytes);
   }
   free_read();
   receive.source = from_rank_;
@@ -279,9 +301,9 @@ bool RingReader::take_soon(Receive& receive, const LookLimit& limit) {
 bool RingReader::hand_on_whole(Inbox& inbox) {
   const std::size_t there = available();
   if (there < ring_line_bytes) return false;
-  std::memcpy(&header_, at(position_), sizeof header_);
+  std::memcpy(&header_, at(read_), sizeof header_);
   // The next message's line comes from the sender's cache while this one is matched.
-  if (there > ring_line_bytes) __builtin_prefetch(at(position_ + ring_line_bytes));
+  if (there > ring_line_bytes) __builtin_prefetch(at(read_ + ring_line_bytes));
   const bool is_data = header_.kind == Kind::collective || header_.kind == Kind::message;
   if (!is_plausible(header_) || !is_data || !is_whole_here(there)) return false;
   Receive* const receive = inbox.claim(from_rank_, header_);
@@ -293,13 +315,13 @@ bool RingReader::hand_on_whole(Inbox& inbox) {
 /// Reads a header, if there is one; its contents are not trusted.
 bool RingReader::begin(Inbox& inbox) {
   if (available() == 0) return false;
-  std::memcpy(&header_, at(position_), sizeof header_);
-  std::memcpy(inline_.data(), at(position_) + sizeof header_, inline_.size());
+  std::memcpy(&header_, at(read_), sizeof header_);
+  std::memcpy(inline_.data(), at(read_) + sizeof header_, inline_.size());
   if (!is_plausible(header_)) {
     end(no_message_text);
     return true;
   }
-  position_ += ring_line_bytes;
+  read_ += ring_line_bytes;
   free_read();
   left_ = header_.bytes;
   const bool is_data = header_.kind == Kind::collective || header_.kind == Kind::message;
@@ -362,8 +384,8 @@ std::size_t RingReader::move_payload(std::byte* to, std::size_t bytes) {
   } else {
     part = std::min(part, available());
     copy_out(to, part);
-    position_ += part;
-    if (part == left_) position_ = up_to_line(position_);
+    read_ += part;
+    if (part == left_) read_ = up_to_line(read_);
     free_read();
   }
   left_ -= part;
@@ -408,8 +430,8 @@ bool RingReader::move_control(const OnControl& on_control) {
 bool RingReader::pump(Inbox& inbox, const OnControl& on_control) {
   if (ended_) return false;
   bool moved = false;
-  const std::uint64_t turn = position_ + borrowed_ + turn_bytes_max;
-  while (!ended_ && position_ + borrowed_ < turn) {
+  const std::uint64_t turn = read_ + borrowed_ + turn_bytes_max;
+  while (!ended_ && read_ + borrowed_ < turn) {
     bool more = false;
     switch (under_) {
       case Under::nothing:

@@ -80,11 +80,11 @@ class RingReader final : public ReceivingEnd {
   bool ended() const noexcept override { return ended_; }
   const std::string& reason() const noexcept override { return reason_; }
   /// Whether there is something to read.
-  bool has_news() const noexcept { return (ring_.written.load() & ~Ring::closed) != position_; }
+  bool has_news() const noexcept { return (ring_.written.load() & ~Ring::closed) != read_; }
 
   /// Whether pump() may find something to do, its sender's end included.
   bool needs_pump() const noexcept {
-    return ring_.written.load() != position_ || under_ != Under::nothing;
+    return ring_.written.load() != read_ || under_ != Under::nothing;
   }
   bool pump(Inbox& inbox, const OnControl& on_control) override;
   /// Takes the next message if it is the one that is wanted and is there as a whole; nobody else
@@ -121,10 +121,9 @@ class RingReader final : public ReceivingEnd {
   Wakeup& bell_;
   int from_;
   int from_rank_;
-  int spins_;                   ///< Before a receive goes the long way.
-  std::uint64_t position_ = 0;  ///< Read so far.
-  std::uint64_t freed_ = 0;     ///< The part of it that the sender knows.
-  std::uint64_t written_ = 0;   ///< As last seen, with the mark of the end.
+  int spins_;                  ///< Before a receive goes the long way.
+  std::uint64_t freed_ = 0;    ///< The part of what was read that the sender knows.
+  std::uint64_t written_ = 0;  ///< As last seen, with the mark of the end.
   Under under_ = Under::nothing;
   Header header_;  ///< The header of the message under way.
   std::array<std::byte, inline_bytes_max> inline_{};

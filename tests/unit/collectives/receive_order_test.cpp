@@ -107,6 +107,57 @@ TEST_CASE("a message is received from behind one that is too large to be parked"
   }
 }
 
+/// Rank 0 waits for both of its receives, the first of which needs that the second is complete,
+/// behind a large message that it receives later.
+static void both_whatever_the_order(const std::function<void(std::array<Work, 2>&)>& wait) {
+  check_all(run_ranks(3, [&](const World& world) {
+    Communicator comm(world);
+    comm.set_timeout(60s);
+    int first = 0, second = 0;
+    auto large = filled(large_count, comm.rank() == 1 ? 7 : 0);
+    if (comm.rank() == 0) {
+      std::array works{comm.irecv(first, 2, {.tag = 1}), comm.irecv(second, 1, {.tag = 2})};
+      wait(works);
+      require(first == 3 && second == 5, "the small messages");
+      comm.recv(large, 1, {.tag = 9});
+      require(is_filled(large, 7), "the large message");
+    } else if (comm.rank() == 1) {
+      second = 5;
+      Work sending = comm.isend(large, 0, {.tag = 9});
+      comm.ssend(second, 0, {.tag = 2});
+      comm.send(second, 2);
+      sending.wait();
+    } else {
+      comm.recv(second, 1);
+      first = 3;
+      comm.send(first, 0, {.tag = 1});
+    }
+    comm.barrier();
+  }));
+}
+
+TEST_CASE("receives are waited for in any order, behind a message that is too large to be parked") {
+  SUBCASE("by wait") {
+    both_whatever_the_order([](auto& works) {
+      for (Work& work : works) work.wait();
+    });
+  }
+  SUBCASE("by wait_all") {
+    both_whatever_the_order([](auto& works) { wait_all(works); });
+  }
+  SUBCASE("by test_all") {
+    both_whatever_the_order([](auto& works) {
+      while (!test_all(works)) continue;
+    });
+  }
+  SUBCASE("by test of the first") {
+    both_whatever_the_order([](auto& works) {
+      while (!works[0].test()) continue;
+      works[1].wait();
+    });
+  }
+}
+
 TEST_CASE("more than may be parked is received in the reverse order") {
   check_all(run_ranks(2, [](const World& world) {
     constexpr int messages = 40;

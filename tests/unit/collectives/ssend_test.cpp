@@ -67,6 +67,31 @@ TEST_CASE("a synchronous send is complete when it was received, and not before")
   }
 }
 
+TEST_CASE(
+    "a receive that finds a synchronous message is complete at once, and its sender hears of it") {
+  check_all(run_ranks(2, [](const World& world) {
+    Communicator comm(world);
+    comm.set_timeout(60s);
+    int value = 5;
+    if (comm.rank() == 0) {
+      Work sending = comm.issend(value, 1, {.tag = 1});
+      comm.send(value, 1, {.tag = 2});
+      sending.wait();
+      world.store()->set("heard", {});
+    } else {
+      int in = 0;
+      comm.recv(value, 0, {.tag = 2});
+      Work later = comm.irecv(value, 0, {.tag = 3});  // So that the progress thread is awake.
+      const Work receiving = comm.irecv(in, 0, {.tag = 1});
+      CHECK(receiving.done());
+      CHECK(in == 5);
+      world.store()->wait("heard", Clock::now() + 60s);
+      later.cancel();
+    }
+    comm.barrier();
+  }));
+}
+
 TEST_CASE("synchronous and other messages of one tag keep their order, in every direction") {
   constexpr int rounds = 40;
   for (const int size : {1, 2, 3, 4}) {

@@ -7,11 +7,11 @@
 
 namespace dlaunch {
 
-/// Keeps memory for works of one size, which a thread that starts and waits again and again needs
-/// as often. Each thread keeps its own, up to a limit; memory that one thread took another may give
-/// back.
+/// Keeps memory for objects of one size, which a thread that starts calls and waits for them again
+/// and again needs as often. Each thread keeps its own, up to a limit; memory that one thread took
+/// another may give back.
 template <std::size_t bytes, std::size_t alignment>
-class WorkMemory {
+class PooledMemory {
  public:
   static void* take() {
     Kept& kept = kept_;
@@ -65,16 +65,16 @@ class WorkMemory {
 
 /// An allocator for std::allocate_shared.
 template <class T>
-struct PooledWorks {
+struct Pooled {
   using value_type = T;
-  PooledWorks() = default;
+  Pooled() = default;
   template <class U>
-  PooledWorks(const PooledWorks<U>&) noexcept {}  // NOLINT: as an allocator is.
-  T* allocate(std::size_t) { return static_cast<T*>(WorkMemory<sizeof(T), alignof(T)>::take()); }
+  Pooled(const Pooled<U>&) noexcept {}  // NOLINT: as an allocator is.
+  T* allocate(std::size_t) { return static_cast<T*>(PooledMemory<sizeof(T), alignof(T)>::take()); }
   void deallocate(T* memory, std::size_t) noexcept {
-    WorkMemory<sizeof(T), alignof(T)>::give_back(memory);
+    PooledMemory<sizeof(T), alignof(T)>::give_back(memory);
   }
-  bool operator==(const PooledWorks&) const = default;
+  bool operator==(const Pooled&) const = default;
 };
 
 }  // namespace dlaunch
