@@ -32,17 +32,19 @@ struct Ranks {
   const by_node::Nodes* nodes;  ///< Their nodes, if some of them share memory; or null.
 };
 
-/// The largest element: a chunk of any algorithm holds at least one. Ranks in one segment share its
-/// slots.
-constexpr std::size_t element_bytes_max(int ranks) {
+/// The largest element that every algorithm takes, since a chunk of any holds at least one. Ranks
+/// in one segment share its slots. Larger elements have an algorithm of their own.
+constexpr std::size_t element_bytes_max(std::size_t ranks) {
   constexpr std::size_t chunk_bytes_min = 128u << 10;
-  const std::size_t sharers = std::min(static_cast<std::size_t>(ranks), segment_ranks_max);
+  const std::size_t sharers = std::min(ranks, segment_ranks_max);
   return std::min(chunk_bytes_min, transport::ShmGroup::slot_bytes / sharers) / 64 * 64;
 }
-static_assert(element_bytes_max(1 << 20) >= 64);
+/// The elements that are never larger, whatever the number of ranks.
+constexpr std::size_t small_element_bytes_max = element_bytes_max(segment_ranks_max);
+static_assert(small_element_bytes_max >= 64);
 
-/// The algorithms for ranks that do not all share memory. They are chosen out of line, since
-/// programs wait most for small calls between ranks that do share memory.
+/// The algorithms for ranks that do not all share memory, and for large elements. They are chosen
+/// out of line, since programs wait most for small calls between ranks that do share memory.
 namespace apart {
 void barrier(const Ranks& ranks);
 void broadcast(const Ranks& ranks, std::span<std::byte> data, int root);
@@ -60,7 +62,9 @@ inline void broadcast(const Ranks& ranks, std::span<std::byte> data, int root) {
 /// The others' `out` is not used. `out` may be `in`.
 void reduce(const Ranks& ranks, BytesView in, std::byte* out, int root, const Reducer& reducer);
 inline void all_reduce(const Ranks& ranks, std::span<std::byte> data, const Reducer& reducer) {
-  if (ranks.shm != nullptr) return shared::all_reduce(*ranks.shm, data, reducer);
+  if (ranks.shm != nullptr && reducer.element_bytes() <= small_element_bytes_max) {
+    return shared::all_reduce(*ranks.shm, data, reducer);
+  }
   apart::all_reduce(ranks, data, reducer);
 }
 /// `out` may be `in`.

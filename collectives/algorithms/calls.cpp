@@ -120,6 +120,24 @@ void scan_gathered(const Ranks& ranks, BytesView in, std::byte* out, const Reduc
   } while (begin < in.size());
 }
 
+/// Whether elements do not go into the chunks of the other algorithms.
+bool has_large_elements(const Ranks& ranks, const Reducer& reducer) {
+  return reducer.element_bytes() > element_bytes_max(static_cast<std::size_t>(ranks.mesh.size()));
+}
+/// For large elements: every rank gathers what all have, and those that take the result reduce it.
+void reduce_gathered(const Ranks& ranks, BytesView in, std::byte* out, const Reducer& reducer,
+                     bool takes = true) {
+  scan_gathered(ranks, in, out, reducer, takes ? ranks.mesh.size() : 0);
+}
+/// The same of parts, of which this rank takes its own.
+void reduce_scatter_gathered(const Ranks& ranks, const ConstRankParts& in, std::byte* out,
+                             const Reducer& reducer) {
+  const auto all = ranks.mesh.buffer_pool().take(in.bytes());
+  copy_parts(in, all.get());
+  reduce_gathered(ranks, all.bytes(), all.get(), reducer);
+  put(out, all.get() + begin_of_part(in.offsets(), ranks.mesh.rank()), in.size(ranks.mesh.rank()));
+}
+
 constexpr Served<> barriers{Op::barrier,
                             {{Messages::dissemination, barrier_dissemination}},
                             {{ByNode::leaders, by_node::barrier}}};
@@ -180,16 +198,24 @@ void apart::broadcast(const Ranks& ranks, std::span<std::byte> data, int root) {
 }
 
 void reduce(const Ranks& ranks, BytesView in, std::byte* out, int root, const Reducer& reducer) {
+  if (has_large_elements(ranks, reducer)) {
+    return reduce_gathered(ranks, in, out, reducer, ranks.mesh.rank() == root);
+  }
   if (ranks.shm != nullptr) return shared::reduce(*ranks.shm, in, out, root, reducer);
   run(reduces, ranks, {in.size(), reducer.freedom()}, in, out, root, reducer);
 }
 
 void apart::all_reduce(const Ranks& ranks, std::span<std::byte> data, const Reducer& reducer) {
+  if (has_large_elements(ranks, reducer)) {
+    return reduce_gathered(ranks, data, data.data(), reducer);
+  }
+  if (ranks.shm != nullptr) return shared::all_reduce(*ranks.shm, data, reducer);
   run(all_reduces, ranks, {data.size(), reducer.freedom()}, data, reducer);
 }
 
 /// All algorithms over messages work in the result's place, so the input is copied there first.
 void all_reduce(const Ranks& ranks, BytesView in, std::byte* out, const Reducer& reducer) {
+  if (has_large_elements(ranks, reducer)) return reduce_gathered(ranks, in, out, reducer);
   if (ranks.shm != nullptr) return shared::all_reduce(*ranks.shm, in, out, reducer);
   put(out, in.data(), in.size());
   apart::all_reduce(ranks, {out, in.size()}, reducer);
@@ -203,6 +229,9 @@ void apart::all_gather(const Ranks& ranks, const RankParts& data) {
 
 void reduce_scatter(const Ranks& ranks, const ConstRankParts& in, std::byte* out,
                     const Reducer& reducer) {
+  if (has_large_elements(ranks, reducer)) {
+    return reduce_scatter_gathered(ranks, in, out, reducer);
+  }
   if (ranks.shm != nullptr) return shared::reduce_scatter(*ranks.shm, in, out, reducer);
   const std::size_t mean = in.bytes() / static_cast<std::size_t>(ranks.mesh.size());
   run(reduce_scatters, ranks, {mean, reducer.freedom(), in.offsets().are_equal()}, in, out,
@@ -250,7 +279,9 @@ void scan(const Ranks& ranks, BytesView in, std::byte* out, const Reducer& reduc
       {Messages::chain, [](const Ranks& all, BytesView data, std::byte* to, const Reducer& by,
                            int first) { scan_chain(all.mesh, data, to, by, first); }}};
   static_assert(is_whole(scans, Op::scan));
-  if (ranks.shm != nullptr) return scan_gathered(ranks, in, out, reducer, before);
+  if (ranks.shm != nullptr || has_large_elements(ranks, reducer)) {
+    return scan_gathered(ranks, in, out, reducer, before);
+  }
   const Algorithm how = select(ranks, Op::scan, {in.size(), reducer.freedom()});
   way_of(scans, how.as<Messages>())(ranks, in, out, reducer, before);
 }

@@ -6,7 +6,7 @@
 #include "collectives/communicator/work_state.hpp"
 #include "collectives/device/plan.hpp"
 #include "collectives/transport/message/fault_point.hpp"
-#include "runtime/base/pooled_memory.hpp"
+#include "runtime/base/pools.hpp"
 
 #include <array>
 #include <memory>

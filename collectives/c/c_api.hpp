@@ -1,6 +1,6 @@
 #pragma once
 
-#include "runtime/base/pooled_memory.hpp"
+#include "runtime/base/pools.hpp"
 
 #include <dlaunch/dlaunch.h>
 #include <dlaunch/dlaunch.hpp>

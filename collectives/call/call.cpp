@@ -8,7 +8,7 @@
 #include "collectives/call/wait/started_messages.hpp"
 #include "collectives/call/wait/waiter.hpp"
 #include "collectives/transport/message/fault_point.hpp"
-#include "runtime/base/pooled_memory.hpp"
+#include "runtime/base/pools.hpp"
 
 #include <algorithm>
 #include <functional>

@@ -84,13 +84,6 @@ void check_both(const Call& call, const CollectiveCall& what) {
 
 void check_elements(const Call& call, const CollectiveCall& what) {
   if (what.reduction == nullptr || what.reduction->element_bytes() == 0) return;
-  const std::size_t own = what.reduction->element_bytes();
-  const std::size_t most = algorithms::element_bytes_max(call.size());
-  require(call, own <= most, [&] {
-    return "elements of " + std::to_string(own) + " bytes, which " + what.reduction->name() +
-           " reduces, are larger than " + std::to_string(most) + " bytes, the most among " +
-           std::to_string(call.size()) + " ranks";
-  });
   const ConstTensorView compared = what.compared();
   const auto check_count = [&](std::size_t count) {
     if (const auto remainder = Reducer::remainder(*what.reduction, count * size_of(compared.dtype)))

@@ -4,7 +4,7 @@
 #include "collectives/transport/message/match_table.hpp"
 #include "collectives/transport/message/message.hpp"
 #include "collectives/transport/message/receive.hpp"
-#include "runtime/base/buffer_pool.hpp"
+#include "runtime/base/pools.hpp"
 #include "runtime/base/intrusive_list.hpp"
 
 #include <array>

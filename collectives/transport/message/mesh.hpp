@@ -1,6 +1,6 @@
 #pragma once
 
-#include "runtime/base/buffer_pool.hpp"
+#include "runtime/base/pools.hpp"
 
 #include <dlaunch/store.hpp>
 

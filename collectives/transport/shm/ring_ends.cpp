@@ -104,9 +104,8 @@ static void prefetch_to_write(const std::byte* line) noexcept {
 /// Copies word by word: see make_header. The accesses are atomic lest the compiler join them.
 static void copy_words(std::byte* line, const Header& header) noexcept {
   auto* to = reinterpret_cast<Word*>(line);
-  const auto* from = reinterpret_cast<const Word*>(&header);
-  for (std::size_t i = 0; i < sizeof header / sizeof(Word); ++i) {
-    __atomic_store_n(to + i, __atomic_load_n(from + i, __ATOMIC_RELAXED), __ATOMIC_RELAXED);
+  for (const Word& word : std::span(reinterpret_cast<const Word*>(&header), sizeof header / 8)) {
+    __atomic_store_n(to++, __atomic_load_n(&word, __ATOMIC_RELAXED), __ATOMIC_RELAXED);
   }
 }
 
@@ -116,8 +115,6 @@ void RingWriter::put_header(const Header& header, BytesView payload, bool lends)
   if (payload.size() > inline_bytes_max) {
     const std::uint64_t place = lends ? reinterpret_cast<std::uintptr_t>(payload.data()) : 0;
     std::memcpy(line + sizeof header, &place, sizeof place);
-  } else if (payload.size() == sizeof(Word)) {
-    std::memcpy(line + sizeof header, payload.data(), sizeof(Word));
   } else if (!payload.empty()) {
     std::memcpy(line + sizeof header, payload.data(), payload.size());
   }

@@ -1,4 +1,4 @@
-#include "runtime/base/buffer_pool.hpp"
+#include "runtime/base/pools.hpp"
 
 #include <doctest/doctest.h>
 
