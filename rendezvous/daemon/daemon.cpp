@@ -93,6 +93,7 @@ bool reload(DaemonTask& task, Log& log) {
 Daemon::Daemon(DaemonTask task, Log& log)
     : task_(std::move(task)),
       log_(log),
+      made_(new_state_file(task_.config.state)),
       journal_(load_journal()),
       service_(
           io_, rules_of(task_.config), [this](const LogLine& line) { note(line); }, journal_.get()),
@@ -237,6 +238,11 @@ void Daemon::announce() {
     log_.warning(*why + ", before this start: no new job is taken until 'dlaunch ctl resume'");
   }
   log_.set_least(task_.config.log_level);
+  // If one was lost, this is the only trace of it.
+  if (made_) {
+    log_.info("the state file " + name_in_quotes(*made_) +
+              " was made: there is nothing in it from before this start");
+  }
   tell_manager([&] { manager_.ready("listening on " + listening_); });
 }
 

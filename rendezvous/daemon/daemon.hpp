@@ -94,6 +94,7 @@ class Daemon {
   store::HandlerMemory signal_memory_, watchdog_memory_, turn_memory_;  ///< They outlive io_.
   boost::asio::io_context io_{1};
   std::deque<SocketFile> socket_files_;
+  std::optional<std::string> made_;  ///< The state file that this start has made.
   std::unique_ptr<JobJournal> journal_;
   Service service_;
   ServiceNotifier manager_;

@@ -3,6 +3,7 @@
 #include "rendezvous/daemon/state_commands.hpp"
 #include "rendezvous/daemon/systemd.hpp"
 #include "rendezvous/state/etcd/etcd_place.hpp"
+#include "rendezvous/state/state_file.hpp"
 #include "rendezvous/state/state_journal.hpp"
 #include "runtime/base/os/program.hpp"
 #include "runtime/base/phrases.hpp"
@@ -157,6 +158,17 @@ void warn_of_readers(const std::string& path, const Service::Log& log) {
 
 std::unique_ptr<StatePlace> await_lead(const Config& config, const Standby& standby) {
   return Waiting(standby).run(config);
+}
+
+std::optional<std::string> new_state_file(const std::string& state) {
+  if (!state.starts_with(sqlite_state)) return std::nullopt;
+  std::string path = state.substr(sqlite_state.size());
+  struct stat file {};
+  if (::stat(path.c_str(), &file) == 0 &&
+      !is_empty_state(static_cast<std::uintmax_t>(file.st_size))) {
+    return std::nullopt;
+  }
+  return path;
 }
 
 std::unique_ptr<JobJournal> open_journal(const std::string& state, std::unique_ptr<StatePlace> led,

@@ -32,6 +32,10 @@ struct Standby {
 /// refuses. SIGHUP is to be held, and is so again afterwards.
 std::unique_ptr<StatePlace> await_lead(const Config& config, const Standby& standby);
 
+/// The path of the state file that `state` names, where there is nothing in it yet; nullopt: there
+/// is something, or what is kept is not in a file.
+std::optional<std::string> new_state_file(const std::string& state);
+
 /// The journal of jobs: in `led`, or, if that is null, where `config.state` says. `io` and `log`
 /// outlive it. Throws Error where a state file may not be used.
 std::unique_ptr<JobJournal> open_journal(const std::string& state, std::unique_ptr<StatePlace> led,

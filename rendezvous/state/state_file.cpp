@@ -58,7 +58,7 @@ void require_log_has_file(const std::string& path) {
     return none ? 0 : size;
   };
   const std::string log = own_path_of(path) + "-wal";
-  if (size_of(path) != 0 || size_of(log) == 0) return;
+  if (!is_empty_state(size_of(path)) || size_of(log) == 0) return;
   throw refused_state(path, "is not there, but its log " + in_quotes(log) +
                                 " is: put back the file that it belongs to, or move it away, too");
 }

@@ -4,11 +4,16 @@
 #include "rendezvous/state/state_contents.hpp"
 #include "rendezvous/state/state_place.hpp"
 
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
 
 namespace dlaunch::rendezvous {
+
+/// Whether a file of this size holds no state yet: SQLite takes one of a single byte for empty,
+/// too.
+constexpr bool is_empty_state(std::uintmax_t size_bytes) { return size_bytes <= 1; }
 
 /// The file in which dlaunchd keeps jobs and keys: an SQLite database with a single connection, in
 /// WAL mode, with synchronous=FULL. Each row carries a checksum, since SQLite does not notice a

@@ -115,6 +115,24 @@ TEST_CASE("a state file that others may read is told of") {
                      "' (mode 0644), which holds what jobs keep: chmod 600"));
 }
 
+TEST_CASE("a state file that was made is told of, since another may have been lost") {
+  const Kept kept;
+  const std::string told =
+      "the state file '" + kept.path + "' was made: there is nothing in it from before this start";
+  const auto tells = [&] {
+    Job daemon({"--listen", "127.0.0.1:0", "--http", "off", "--state", "sqlite:" + kept.path}, {},
+               Daemon::path());
+    REQUIRE(daemon.saw(" fds="));
+    daemon.send(SIGTERM);
+    CHECK(daemon.wait().code == 0);
+    return contains(daemon.err(), told);
+  };
+  CHECK(tells());
+  CHECK_FALSE(tells());
+  std::filesystem::resize_file(kept.path, 0);
+  CHECK(tells());
+}
+
 TEST_CASE("on a full disk changes are refused, and nothing else") {
   const SmallDisk disk("96m");
   if (!disk.mounted()) return testing::skipped("a small disk takes root: mount");

@@ -246,4 +246,30 @@ TEST_CASE("a job of 100000 ranks: messages by phase, nothing quadratic") {
   if (testing::is_full()) print(job);
 }
 
+TEST_CASE("a job of more nodes: each costs no more messages than one of fewer") {
+  double first = 0;
+  for (const int nodes : {256, 2048, 4000, 12'500}) {
+    CAPTURE(nodes);
+    BigJob job(nodes, 8, nodes, 1);
+    job.begin("join");
+    job.join_all(5s);
+    REQUIRE(job.rounds.epoch() == 1);
+    job.begin("restart");
+    job.fail(7);
+    job.end(7, Ended::failed);
+    for (int node = 0; node < nodes; ++node) {
+      if (node != 7) job.end(node, Ended::stopped);
+    }
+    REQUIRE(job.rounds.epoch() == 2);
+    const Phase &joined = job.phases[0].second, &restarted = job.phases[1].second;
+    const double messages = static_cast<double>(joined.out + restarted.out) / nodes;
+    if (first == 0) first = messages;
+    CHECK(messages <= first * 1.05);
+    if (testing::is_full()) {
+      std::printf("%6d nodes, %6d ranks: joined in %6.1f ms, restarted in %6.1f ms\n", nodes,
+                  8 * nodes, ms(joined.busy), ms(restarted.busy));
+    }
+  }
+}
+
 }  // namespace dlaunch::rendezvous
