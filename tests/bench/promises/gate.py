@@ -4,6 +4,7 @@ import pathlib
 import signal
 import socket
 import statistics
+import subprocess
 import time
 
 GIVE_UP_S = 60
@@ -35,6 +36,15 @@ def kill_children():
     for children in pathlib.Path("/proc/self/task").glob("*/children"):
         for pid in children.read_text().split():
             os.kill(int(pid), signal.SIGKILL)
+
+
+def daemon_at(build, port, *options):
+    """A dlaunchd that is ready."""
+    daemon = subprocess.Popen(
+        [str(build / "bin/dlaunchd"), "--listen", f"127.0.0.1:{port}", "--http", "off", *options],
+        stderr=subprocess.PIPE, text=True)
+    daemon.stderr.readline()
+    return daemon
 
 
 def until(reached, limit_s=GIVE_UP_S):

@@ -13,7 +13,7 @@ import tempfile
 import threading
 import time
 
-from gate import GIVE_UP_S, free_port, processes_with, until
+from gate import GIVE_UP_S, daemon_at, free_port, processes_with, until
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "faults"))
 import faults
@@ -129,15 +129,6 @@ def agent(gate, build):
         a.end(), b.end()
     gate.holds("agent: its workers and their grandchildren are dead", max(dead), 2, "s")
     gate.holds("agent: the other node has ended", max(ended), 6, "s")
-
-
-def daemon_at(build, port, *options):
-    """A dlaunchd that is ready."""
-    daemon = subprocess.Popen(
-        [str(build / "bin/dlaunchd"), "--listen", f"127.0.0.1:{port}", "--http", "off", *options],
-        stderr=subprocess.PIPE, text=True)
-    daemon.stderr.readline()
-    return daemon
 
 
 def away(gate, build):
@@ -268,29 +259,46 @@ def resume(gate, build):
 
 
 class Wire:
-    """What lies between a client and `port`, until it is cut: then nothing passes, and nobody is told."""
+    """What lies between a client and `port`. While it is cut nothing passes, and nobody is told; what was said
+    meanwhile comes when it is mended."""
 
     def __init__(self, port):
-        self.far, self.is_cut = port, False
+        self.far = port
+        self.whole = threading.Event()
+        self.whole.set()
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
-        self.open = []
+        self.open, self.said = 0, 0  # Connections, and pieces that the clients have said.
         threading.Thread(target=self.accept, daemon=True).start()
+
+    def cut(self):
+        self.whole.clear()
+
+    def mend(self):
+        self.whole.set()
 
     def accept(self):
         while True:
             near = self.listener.accept()[0]
+            self.open += 1
+            self.whole.wait()
             far = socket.create_connection(("127.0.0.1", self.far))
-            self.open += [near, far]
             for ends in ((near, far), (far, near)):
-                threading.Thread(target=self.pass_on, args=ends, daemon=True).start()
+                threading.Thread(target=self.pass_on, args=(*ends, ends[0] is near), daemon=True).start()
 
-    def pass_on(self, source, target):
-        while data := source.recv(1 << 16):
-            if self.is_cut:
-                return
-            target.sendall(data)
-        target.shutdown(socket.SHUT_WR)
+    def pass_on(self, source, target, is_clients):
+        try:
+            while True:
+                data = source.recv(1 << 16)
+                self.said += is_clients
+                self.whole.wait()
+                if not data:
+                    break
+                target.sendall(data)
+            target.shutdown(socket.SHUT_WR)
+        except OSError:  # One end has closed it with something unread.
+            for each in (source, target):
+                each.close()
 
 
 def silent(gate, build):
@@ -303,17 +311,86 @@ def silent(gate, build):
         a = Launched(build, [*line, f"127.0.0.1:{port}"], token)
         b = Launched(build, [*line, f"127.0.0.1:{wire.port}"], token)
         a.lines("READY", 1), b.lines("READY", 1)
-        before, wire.is_cut = len(wire.open), True
+        before = wire.open
+        wire.cut()
         began = time.monotonic()
         a.process.wait(GIVE_UP_S)
         ended.append(time.monotonic() - began)
-        until(lambda wire=wire, before=before: len(wire.open) > before)
+        until(lambda wire=wire, before=before: wire.open > before)
         again.append(time.monotonic() - began)
         a.end(), b.end()
         daemon.kill()
         daemon.communicate()
     gate.holds("silent: the other node has ended", max(ended), 6, "s")
     gate.holds("silent: the agent that hears nothing connects anew", max(again), 7, "s")
+
+
+class Heard:
+    """What a launched node says on both of its streams, and when."""
+
+    def __init__(self, launched):
+        self.launched, self.lines = launched, []
+        threading.Thread(target=self.read, daemon=True).start()
+
+    def read(self):
+        for line in self.launched.process.stdout:
+            self.lines.append((time.monotonic(), line))
+
+    def times(self, word):
+        return [at for at, line in list(self.lines) if word in line]
+
+    def said(self, word, count, limit_s=GIVE_UP_S):
+        until(lambda: len(self.times(word)) >= count, limit_s)
+        return len(self.times(word)) >= count
+
+
+def cut(gate, build):
+    port, tokens = free_port(), [token_of("cut-a"), token_of("cut-b")]
+    daemon = daemon_at(build, port)
+    wire = Wire(port)
+    jobs = [Launched(build, ["--nnodes", "1:2", "--node-id", node, "--rdzv-id", "cut", "--rdzv-endpoint",
+                             f"127.0.0.1:{at}"], token, subprocess.STDOUT)
+            for node, at, token in (("a", port, tokens[0]), ("b", wire.port, tokens[1]))]
+    a, b = (Heard(job) for job in jobs)
+    gate.is_so("cut: both nodes are at work", a.said("READY", 1) and b.said("READY", 1))
+
+    def undisturbed(what, begin, end, seconds):
+        """A second more would be a lease, so it begins when the node has just said that it is there."""
+        said = wire.said
+        until(lambda: wire.said > said)
+        begin()
+        time.sleep(seconds)
+        end()
+        said = wire.said
+        until(lambda: wire.said > said + 2)
+        # Nobody was lost: neither node was told of another epoch.
+        gate.is_so(f"cut: {what} of {seconds} s is nothing",
+                   not a.times(" is lost") and len(a.times("READY")) == len(b.times("READY")) == 1)
+
+    def signal_node(number):
+        for pid in processes_with(tokens[1]):
+            os.kill(pid, number)
+
+    undisturbed("a partition", wire.cut, wire.mend, 3)
+    undisturbed("SIGSTOP", lambda: signal_node(signal.SIGSTOP), lambda: signal_node(signal.SIGCONT), 4)
+
+    cut_at = time.monotonic()
+    wire.cut()
+    lost = a.said("node b is lost", 1)
+    took = a.times("node b is lost")[0] - cut_at if lost else GIVE_UP_S
+    # The last heartbeat was up to a second before.
+    gate.is_so(f"cut: the node that is cut off keeps its place for 4 s ({took:.3g} s)", took >= 4)
+    gate.holds("cut: it is lost", took, 6, "s")
+    time.sleep(max(0, cut_at + 20 - time.monotonic()))
+    gate.is_so("cut: it has started nothing while it was cut off", len(b.times("READY")) == 1)
+    wire.mend()
+    gate.is_so("cut: after 20 s it joins again, and both work in a second epoch",
+               a.said("READY", 2) and b.said("READY", 2) and bool(a.times("epoch 2")))
+    for job in jobs:
+        job.process.kill()
+        job.process.wait()
+    daemon.kill()
+    daemon.communicate()
 
 
 def rank(gate, build):

@@ -13,6 +13,9 @@
 
 namespace dlaunch::process_test {
 
+/// What agents have without options: a node is lost after 5 s of silence.
+constexpr auto default_lease = "keep_alive_interval=1s,keep_alive_max_attempt=5";
+
 /// A job whose nodes a, b, c... are the machines 0, 1, 2... of a network. Node a hosts the
 /// rendezvous. Times are scaled down: a node that is silent for `lease` is lost.
 class NetworkJob {

@@ -14,8 +14,6 @@ namespace {
 using testing::contains;
 using testing::is_full;
 
-constexpr auto default_lease = "keep_alive_interval=1s,keep_alive_max_attempt=5";
-
 /// Three nodes that need only one, in their first epoch.
 struct Three {
   explicit Three(NetworkJob::Strings options = {}) : job(network, "1:3", std::move(options)) {

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -27,6 +28,8 @@ struct History {
   std::mutex mutex;
   std::vector<std::int64_t> sums, sizes;  ///< Of the counter, of the log.
   std::set<std::string> pushed, popped;
+  /// What the one node that writes a key was answered for last; nullopt: it is erased.
+  std::map<std::string, std::optional<std::string>> own;
   std::int64_t swaps = 0;
   std::atomic<std::int64_t> counted = 0;  ///< The highest sum.
 
@@ -44,7 +47,7 @@ class Program {
       : node_(node), history_(history), number_(number), random_(static_cast<unsigned>(number)) {}
 
   void step() {
-    switch (random_() % 6) {
+    switch (random_() % 9) {
       case 0:
         return count();
       case 1:
@@ -55,6 +58,12 @@ class Program {
         return push();
       case 4:
         return pop();
+      case 5:
+        return set_leased();
+      case 6:
+        return set_two();
+      case 7:
+        return set_or_erase();
       default:
         return swap();
     }
@@ -71,11 +80,40 @@ class Program {
     const auto now = node_.ask<wire::Found>(store::request::Get{"n"});
     CHECK(std::stoll(text_of(now.value)) >= least);
   }
+  std::string own_key(const char* part) const {
+    return "own/" + std::to_string(number_) + "/" + part;
+  }
+  void note_own(const std::string& key, std::optional<std::string> value) {
+    history_.note([&] { history_.own[key] = std::move(value); });
+  }
   void set() {
-    const std::string key = "own/" + std::to_string(number_);
-    const std::string value = std::to_string(++sets_);
+    const std::string key = own_key("plain"), value = std::to_string(++sets_);
     node_.ask<wire::Done>(store::request::Set{key, as_bytes(value)});
+    note_own(key, value);
     CHECK(text_of(node_.ask<wire::Found>(store::request::Get{key}).value) == value);
+  }
+  /// It lives as long as the node comes back, since the lease is longer than any test.
+  void set_leased() {
+    constexpr std::uint64_t hour_ms = 3'600'000;
+    const std::string key = own_key("leased"), value = std::to_string(++sets_);
+    node_.ask<wire::Done>(store::request::SetLeased{key, as_bytes(value), hour_ms});
+    note_own(key, value);
+  }
+  void set_two() {
+    const std::string keys[] = {own_key("left"), own_key("right")};
+    const std::string value = std::to_string(++sets_);
+    node_.ask<wire::Done>(
+        store::request::MultiSet{{keys[0], keys[1]}, {as_bytes(value), as_bytes(value)}});
+    for (const auto& key : keys) note_own(key, value);
+  }
+  void set_or_erase() {
+    const std::string key = own_key("erased"), value = std::to_string(++sets_);
+    if (sets_ % 2 == 0) {
+      node_.ask<wire::Done>(store::request::Set{key, as_bytes(value)});
+      return note_own(key, value);
+    }
+    node_.ask<wire::Number>(store::request::Erase{key});
+    note_own(key, std::nullopt);
   }
   void append() {
     const auto size =
@@ -123,12 +161,14 @@ inline void check_each_once(std::vector<std::int64_t> numbers, std::int64_t unit
 inline void check_history(DurableNode& node, History& history) {
   check_each_once(history.sums, 1);
   check_each_once(history.sizes, 8);
-  const auto got = [&](const std::string& key) {
+  const auto got = [&](const std::string& key) -> std::optional<std::string> {
     const auto value = node.ask<wire::Values>(store::request::MultiGet{{key}}).values.at(0);
-    return value ? text_of(*value) : "0";
+    if (!value) return std::nullopt;
+    return text_of(*value);
   };
-  CHECK(std::stoull(got("n")) == history.sums.size());
-  CHECK(std::stoll(got("version")) == history.swaps);
+  CHECK(std::stoull(got("n").value_or("0")) == history.sums.size());
+  CHECK(std::stoll(got("version").value_or("0")) == history.swaps);
+  for (const auto& [key, value] : history.own) CHECK_MESSAGE(got(key) == value, key);
   for (;;) {
     const auto popped = node.ask<wire::Popped>(store::request::TryPop{"q"});
     if (!popped.value) break;

@@ -1,15 +1,14 @@
 // A crowd before a store server in a process of its own: thousands who connect at once and stay,
 // those who say a byte a second, and more of them than there are descriptors.
+#include "tests/support/connecting_crowd.hpp"
 #include "tests/support/store_server.hpp"
 
 #include <algorithm>
-#include <array>
 #include <csignal>
 #include <fstream>
 #include <sstream>
 
 #include <doctest/doctest.h>
-#include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -35,15 +34,6 @@ class Everyone final : public store::Host {
  private:
   const std::chrono::milliseconds slowness_;
 };
-
-/// As many descriptors as this process may have.
-rlim_t raise_descriptors() {
-  rlimit files{};
-  ::getrlimit(RLIMIT_NOFILE, &files);
-  files.rlim_cur = files.rlim_max;
-  ::setrlimit(RLIMIT_NOFILE, &files);
-  return files.rlim_cur;
-}
 
 class ServerProcess {
  public:
@@ -108,89 +98,6 @@ class ServerProcess {
   pid_t pid_ = -1;
 };
 
-/// Connections that one loop drives; each is told apart by its index.
-class Crowd {
- public:
-  explicit Crowd(const Address& server) : server_(server) {}
-
-  void connect(std::size_t count) {
-    for (std::size_t i = 0; i < count; ++i) {
-      unique_fd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-      REQUIRE(fd);
-      const int rc =
-          ::connect(fd.get(), reinterpret_cast<const sockaddr*>(&server_.storage), server_.size);
-      REQUIRE((rc == 0 || errno == EINPROGRESS));
-      epoll_event event{EPOLLOUT, {.u64 = fds_.size()}};
-      REQUIRE(::epoll_ctl(poll_.get(), EPOLL_CTL_ADD, fd.get(), &event) == 0);
-      fds_.push_back(std::move(fd));
-    }
-  }
-  /// HELLO as soon as they are connected; how many were welcomed, and not cut, until `deadline`.
-  std::size_t greet(std::size_t count, Clock::time_point deadline) {
-    Bytes hello;
-    wire::encode_preface(hello);
-    wire::encode_frame(hello, {}, wire::Hello{});
-    std::size_t welcomed = 0, ended = 0;
-    serve(deadline, [&](std::size_t who, std::uint32_t events) {
-      if ((events & EPOLLIN) != 0) {
-        std::array<char, 256> answer;
-        const bool open = ::recv(fds_[who].get(), answer.data(), answer.size(), 0) > 0;
-        watch(who, 0);
-        ++(open ? welcomed : ended);
-      } else {
-        watch(who, EPOLLIN);
-        ::send(fds_[who].get(), hello.data(), hello.size(), MSG_NOSIGNAL);
-      }
-      return welcomed + ended < count;
-    });
-    return welcomed;
-  }
-  /// A byte of the preface each; a peer that is gone will be seen by closed().
-  void say(std::string_view byte) {
-    for (const unique_fd& fd : fds_) {
-      if (fd) ::send(fd.get(), byte.data(), byte.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-    }
-  }
-  /// How many of them the server closes until `deadline`.
-  std::size_t closed(Clock::time_point deadline) {
-    for (std::size_t i = 0; i < fds_.size(); ++i) {
-      if (fds_[i]) watch(i, EPOLLIN);
-    }
-    std::size_t count = 0;
-    const auto open = std::count_if(fds_.begin(), fds_.end(), [](auto& fd) { return bool(fd); });
-    if (open == 0) return 0;
-    serve(deadline, [&](std::size_t who, std::uint32_t) {
-      fds_[who].reset();
-      return ++count < static_cast<std::size_t>(open);
-    });
-    return count;
-  }
-
- private:
-  void watch(std::size_t who, std::uint32_t events) {
-    epoll_event event{events, {.u64 = who}};
-    REQUIRE(::epoll_ctl(poll_.get(), EPOLL_CTL_MOD, fds_[who].get(), &event) == 0);
-  }
-  void serve(Clock::time_point deadline,
-             const std::function<bool(std::size_t, std::uint32_t)>& act) {
-    std::array<epoll_event, 256> events;
-    for (;;) {
-      const int n = ::epoll_wait(poll_.get(), events.data(), static_cast<int>(events.size()),
-                                 poll_timeout_ms(deadline));
-      if (n == 0) return;
-      bool more = true;
-      for (int i = 0; i < n; ++i) {
-        const epoll_event& event = events[static_cast<std::size_t>(i)];
-        more = act(event.data.u64, event.events);
-      }
-      if (!more) return;
-    }
-  }
-  const Address server_;
-  unique_fd poll_{::epoll_create1(EPOLL_CLOEXEC)};
-  std::vector<unique_fd> fds_;
-};
-
 double milliseconds_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
@@ -201,7 +108,7 @@ TEST_CASE("ten thousand connect at once, all are welcomed, and they cost little 
   const std::size_t count = std::min<std::size_t>(10'000, raise_descriptors() - 100);
   ServerProcess server;
   store::Client witness = server.client();
-  Crowd crowd(server.address());
+  ConnectingCrowd crowd(server.address());
   const auto start = Clock::now();
   crowd.connect(count);
   CHECK(crowd.greet(count, soon()) == count);
@@ -219,7 +126,7 @@ TEST_CASE("a server too slow for its crowd drops nobody who has said HELLO") {
   // The last of them is read two seconds after a newcomer who says nothing would have been dropped.
   constexpr std::size_t count = 500;
   ServerProcess server(10ms);
-  Crowd crowd(server.address());
+  ConnectingCrowd crowd(server.address());
   crowd.connect(count);
   CHECK(crowd.greet(count, soon()) == count);
 }
@@ -229,7 +136,7 @@ TEST_CASE("a thousand who say a byte a second are all closed, and others do not 
   ServerProcess server;
   store::Client witness = server.client();
   constexpr std::size_t count = 1000;
-  Crowd crowd(server.address());
+  ConnectingCrowd crowd(server.address());
   const auto start = Clock::now();
   const auto deadline = soon();
   crowd.connect(count);
@@ -254,7 +161,7 @@ TEST_CASE("out of descriptors: the connected live on, nothing spins, and newcome
   store::Client witness = server.client();
   constexpr rlim_t limit = 64;
   server.limit_descriptors(limit);
-  Crowd crowd(server.address());
+  ConnectingCrowd crowd(server.address());
   constexpr std::size_t count = 2 * limit;
   crowd.connect(count);
   const std::size_t early = crowd.greet(count, Clock::now() + 1s);
