@@ -112,18 +112,32 @@ std::set<std::string> brought_along_by(const std::string& folder) {
   return found;
 }
 
-std::vector<fs::path> sources(const std::vector<std::string>& folders) {
+std::vector<fs::path> files_of(const std::vector<std::string>& folders,
+                               const std::set<std::string>& extensions) {
   std::vector<fs::path> found;
   for (const auto& folder : folders) {
     if (!fs::exists(root / folder)) continue;
     for (const auto& entry : fs::recursive_directory_iterator(root / folder)) {
-      const auto extension = entry.path().extension();
-      if (extension == ".cpp" || extension == ".hpp" || extension == ".h" || extension == ".c") {
-        found.push_back(entry.path());
-      }
+      if (extensions.contains(entry.path().extension())) found.push_back(entry.path());
     }
   }
   std::sort(found.begin(), found.end());
+  return found;
+}
+
+std::vector<fs::path> sources(const std::vector<std::string>& folders) {
+  return files_of(folders, {".cpp", ".hpp", ".h", ".c"});
+}
+
+/// The lines of a file with such a thing in them, without comments that take a whole line.
+std::vector<std::string> found_in(const fs::path& file, const std::regex& what) {
+  std::vector<std::string> found;
+  for (const auto& line : lines_of(file)) {
+    const auto begin = line.find_first_not_of(' ');
+    const std::string text = begin == std::string::npos ? "" : line.substr(begin);
+    if (text.starts_with("//") || text.starts_with("#")) continue;
+    if (std::regex_search(text, what)) found.push_back(text);
+  }
   return found;
 }
 
@@ -229,6 +243,68 @@ TEST_CASE("no Asio in the data plane, and no JSON on the wire") {
       }
     }
   }
+}
+
+// docs/security.md names who may: what a user passes to such a call, or an administrator installs,
+// is loaded, and nothing that a peer sends.
+TEST_CASE(
+    "nothing that arrives becomes code, save the objects that ranks in Python send each other") {
+  struct Kind {
+    std::set<std::string> extensions;
+    std::regex loads;
+    std::set<std::string> exceptions;
+  };
+  const Kind kinds[] = {
+      {{".cpp", ".hpp", ".h", ".c"},
+       std::regex(R"(\b(dlopen|dlmopen|popen|system|load_extension)\s*\()"),
+       {"collectives/nccl/shared_objects.cpp", "launcher/doctor/read_host.cpp",
+        "launcher/machine/nvml.cpp", "runtime/base/os/own_library.cpp"}},
+      {{".js", ".html"},
+       std::regex(R"(\beval\(|\bFunction\(|(inner|outer)HTML\s*\+?=[^=]|insertAdjacentHTML|)"
+                  R"(document\.write|\bimport\()"),
+       {}},
+      {{".py"},
+       std::regex(R"(\b(pickle|marshal|dill)\.loads?\(|(^|[^.\w])(eval|exec|compile)\(|shelve)"),
+       {"packaging/python/dlaunch/_objects.py", "packaging/python/dlaunch/jobs/run.py",
+        "packaging/python/dlaunch/jobs/worker.py"}}};
+  for (const Kind& kind : kinds) {
+    std::set<std::string> seen;
+    const auto files = files_of(product, kind.extensions);
+    CHECK_FALSE(files.empty());
+    for (const auto& file : files) {
+      const std::string path = fs::relative(file, root).string();
+      const auto lines = found_in(file, kind.loads);
+      if (lines.empty()) continue;
+      seen.insert(path);
+      CHECK_MESSAGE(kind.exceptions.contains(path), path << ": " << lines.front());
+    }
+    CHECK(seen == kind.exceptions);  // None too many.
+  }
+}
+
+TEST_CASE("what proves a secret is compared by the two functions that take the same time always") {
+  const std::regex by_hand(
+      R"(\b(\w*(mac|token|secret|binder)|key)s?_?(\.bytes\(\)|\.data\(\))?\s*(==|!=)(?!\s*nullptr)|)"
+      R"((==|!=)\s*(\w+(\.|->))?(\w*(mac|token|secret|binder)|key)s?_?(\.bytes\(\))?\s*[;)&|?]|)"
+      R"(\b(memcmp|strcmp|equal|compare)\(.*(mac|token|secret|binder|key))");
+  // Both tokens are the operators' own file's.
+  const std::set<std::string> exceptions = {
+      "if (other.token == token) throw wrong(\"the operator \" + other.name + \" has the same "
+      "token\");"};
+  const std::vector<std::string> folders_with_secrets = {
+      "runtime/base/secret",       "runtime/openssl",    "runtime/store/tls",
+      "collectives/transport/tcp", "rendezvous/control", "rendezvous/daemon"};
+  for (const auto& file : sources(folders_with_secrets)) {
+    for (const auto& line : found_in(file, by_hand)) {
+      CHECK_MESSAGE(exceptions.contains(line), fs::relative(file, root).string() << ": " << line);
+    }
+  }
+  const auto calls = [](const char* file, const char* what) {
+    return found_in(root / file, std::regex(what)).size();
+  };
+  CHECK(calls("runtime/openssl/library.cpp", R"(return ::CRYPTO_memcmp\()") == 1);
+  CHECK(calls("collectives/transport/tcp/proof.cpp", R"(same_mac\()") == 2);
+  CHECK(calls("rendezvous/control/operators.cpp", R"(same_token\()") == 2);
 }
 
 TEST_CASE("public headers bring no private header and no third library along") {

@@ -10,8 +10,9 @@
 #include <vector>
 
 /// Runs a fuzz target without a fuzzer, so that every build does it: first all files of a corpus,
-/// then as many seeded mutations of them as are asked for. A finding ends the process, after the
-/// input has been written beside it; it belongs into the corpus then.
+/// then as many seeded mutations of them as are asked for; "50000x20" are twenty times as many with
+/// DLAUNCH_TEST_FULL. A finding ends the process, after the input has been written beside it; it
+/// belongs into the corpus then.
 ///
 ///     <target>_replay CORPUS [MUTATIONS [SEED]]
 
@@ -115,7 +116,11 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "%s has no files\n", argv[1]);
     return 1;
   }
-  const auto mutations = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 0;
+  char* behind = nullptr;
+  auto mutations = argc > 2 ? std::strtoull(argv[2], &behind, 10) : 0;
+  if (behind != nullptr && *behind == 'x' && std::getenv("DLAUNCH_TEST_FULL") != nullptr) {
+    mutations *= std::strtoull(behind + 1, nullptr, 10);
+  }
   const auto seed = argc > 3 ? std::strtoull(argv[3], nullptr, 10) : 1;
   // With a seed given a finding is looked for again, and now its input is kept.
   const bool keep = argc > 3;

@@ -69,8 +69,7 @@ def please_promtool(promtool, source, text):
 def please_prometheus(prometheus, daemon):
     """It asks for OpenMetrics, and its parser takes what comes."""
     with tempfile.TemporaryDirectory(prefix="dlaunch-prometheus-") as folder:
-        with socket.create_server(("127.0.0.1", 0)) as probe:
-            port = probe.getsockname()[1]
+        port = free_port()
         with open(f"{folder}/prometheus.yml", "w") as file:
             file.write("global: {scrape_interval: 1s}\n"
                        "scrape_configs:\n- job_name: dlaunchd\n"
@@ -97,27 +96,73 @@ def please_prometheus(prometheus, daemon):
             server.wait()
 
 
-def main(source, build):
-    daemon = Daemon(build)
+def metrics_with_state_in_etcd(build, folder):
+    """Nothing where there is no etcd."""
+    etcd = shutil.which("etcd")
+    if not etcd:
+        return None
+    client, peer = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
+    member = subprocess.Popen(
+        [etcd, "--data-dir", f"{folder}/etcd", "--listen-client-urls", client, "--advertise-client-urls", client,
+         "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", f"default={peer}"],
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    daemon = None
     try:
-        daemon.crowd("red", 3, 2)
-        until("a running job", lambda: 'dlaunch_jobs{state="running"} 1' in page(daemon.url("/metrics"))[1])
-        kind, text = page(daemon.url("/metrics"))
-        assert kind == "text/plain; version=0.0.4; charset=utf-8", kind
-        assert 'dlaunch_job_heartbeat_age_seconds{job="red"}' in text, text
-        families = set(re.findall(r"^# TYPE (\w+)", text, flags=re.MULTILINE))
-        are_told_of(source, families)
-        are_documented(source, families)
-        kind, text_of_open = page(daemon.url("/metrics"), OPENMETRICS)
-        assert kind.startswith(OPENMETRICS) and text_of_open.endswith("\n# EOF\n"), kind
-        promtool, prometheus = shutil.which("promtool"), shutil.which("prometheus")
-        if not promtool or not prometheus:
-            print("skipped: there is no promtool, or no prometheus (package prometheus)")
-            return SKIPPED
-        please_promtool(promtool, source, text)
-        please_prometheus(prometheus, daemon)
+        def healthy():
+            try:
+                return '"true"' in page(f"{client}/health")[1]
+            except OSError:
+                return False
+        until("a healthy etcd", healthy)
+        daemon = Daemon(build, "--state", f"etcd:{client}")
+        # Its members are asked for their names from time to time.
+        until("etcd's samples", lambda: "\ndlaunch_etcd_member{" in page(daemon.url("/metrics"))[1])
+        return page(daemon.url("/metrics"))[1]
     finally:
-        daemon.close()
+        if daemon:
+            daemon.close()
+        member.kill()
+        member.wait()
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return probe.getsockname()[1]
+
+
+def main(source, build):
+    with tempfile.TemporaryDirectory(prefix="dlaunch-monitored-") as folder:
+        state = f"sqlite:{folder}/state.db"
+        on_disk = subprocess.run([f"{build}/bin/dlaunchd", "--check", "--state", state],
+                                 capture_output=True).returncode == 0
+        daemon = Daemon(build, *(["--state", state] if on_disk else []))
+        try:
+            return look_at(source, build, daemon, on_disk, folder)
+        finally:
+            daemon.close()
+
+
+def look_at(source, build, daemon, on_disk, folder):
+    daemon.crowd("red", 3, 2)
+    until("a running job", lambda: 'dlaunch_jobs{state="running"} 1' in page(daemon.url("/metrics"))[1])
+    kind, text = page(daemon.url("/metrics"))
+    assert kind == "text/plain; version=0.0.4; charset=utf-8", kind
+    assert 'dlaunch_job_heartbeat_age_seconds{job="red"}' in text, text
+    if on_disk:
+        assert re.search(r"^dlaunch_state_commit_duration_seconds_count [1-9]", text, flags=re.MULTILINE), text
+    families = set(re.findall(r"^# TYPE (\w+)", text, flags=re.MULTILINE))
+    are_told_of(source, families)
+    are_documented(source, families)
+    kind, text_of_open = page(daemon.url("/metrics"), OPENMETRICS)
+    assert kind.startswith(OPENMETRICS) and text_of_open.endswith("\n# EOF\n"), kind
+    promtool, prometheus = shutil.which("promtool"), shutil.which("prometheus")
+    if not promtool or not prometheus:
+        print("skipped: there is no promtool, or no prometheus (package prometheus)")
+        return SKIPPED
+    please_promtool(promtool, source, text)
+    if text_of_etcd := metrics_with_state_in_etcd(build, folder):
+        please_promtool(promtool, source, text_of_etcd)
+    please_prometheus(prometheus, daemon)
     return 0
 
 

@@ -46,7 +46,51 @@ def follows_a_job(browser, daemon):
     browser.await_text("#failure-title", "First failure: rank 0 on ")
     # As text: what a program writes is never markup.
     browser.await_text("#words", "RuntimeError: <b>CUDA</b> out of memory")
+    fits_and_can_be_read(browser)
     gate.close()
+
+
+# The text whose contrast with what is behind it is less than WCAG 2's AA asks for, with the ratio.
+FAINT_TEXT = """(() => {
+    const one = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true });
+    const rgba = (colour) => {
+        one.clearRect(0, 0, 1, 1);
+        one.fillStyle = colour;
+        one.fillRect(0, 0, 1, 1);
+        return [...one.getImageData(0, 0, 1, 1).data];
+    };
+    const over = (top, below) => top.slice(0, 3).map((c, i) => (c * top[3] + below[i] * (255 - top[3])) / 255).concat(255);
+    const ground = (e) => {
+        const own = rgba(getComputedStyle(e).backgroundColor);
+        return own[3] === 255 ? own : over(own, e.parentElement ? ground(e.parentElement) : rgba("Canvas"));
+    };
+    const light = (colour) => colour.slice(0, 3).map((c) => c / 255)
+        .map((c) => c <= .04045 ? c / 12.92 : ((c + .055) / 1.055) ** 2.4)
+        .reduce((sum, c, i) => sum + c * [.2126, .7152, .0722][i], 0);
+    const faint = [];
+    for (const e of document.querySelectorAll("body, body *")) {
+        const text = [...e.childNodes].filter((n) => n.nodeType === 3).map((n) => n.data).join("").trim();
+        if (!text || !e.checkVisibility() || e.disabled) continue;
+        const style = getComputedStyle(e), below = ground(e), ink = over(rgba(style.color), below);
+        const [a, b] = [light(ink), light(below)].sort((x, y) => y - x), ratio = (a + .05) / (b + .05);
+        const size = parseFloat(style.fontSize), large = size >= 24 || (size >= 18.66 && style.fontWeight >= 700);
+        if (ratio < (large ? 3 : 4.5)) faint.push(`${e.tagName}#${e.id}.${e.className} '${text}': ${ratio.toFixed(2)}`);
+    }
+    return faint;
+})()"""
+
+
+def fits_and_can_be_read(browser):
+    """On a phone, a laptop and a 4K screen, light and dark."""
+    for width, height in ((390, 844), (3840, 2160), (1280, 800)):
+        for dark in (True, False):
+            browser.look(width, height, dark=dark, mobile=width < 500)
+            wide = browser.value("document.documentElement.scrollWidth")
+            assert wide <= width, f"at {width} pixels it is {wide} wide"
+            ground = browser.value("getComputedStyle(document.body).backgroundColor.match(/[0-9]+/g).map(Number)")
+            assert (max(ground) < 64) if dark else (min(ground) > 192), (dark, ground)
+            faint = browser.value(FAINT_TEXT)
+            assert faint == [], f"{'dark' if dark else 'light'}, {width} pixels: {faint}"
 
 
 def is_used_without_a_mouse(browser):
@@ -90,6 +134,7 @@ def names_the_ranks_behind(browser, daemon):
     browser.await_text("#foremost", "The foremost ranks have come to all_reduce #1043 [train.cpp:88].")
     browser.await_text("[data-job=late]", "3 behind")
     browser.await_text("#tiles", "3 behind")
+    fits_and_can_be_read(browser)
     browser.await_text("#nodes tr", "2")  # Nodes that are behind come first.
     assert browser.text("#legend").startswith("waits for others"), browser.text("#legend")
     assert pixel(browser, 16) == pixel(browser, 48) != pixel(browser, 17) == pixel(browser, 0)
@@ -120,10 +165,7 @@ def shows_ten_thousand_ranks(browser, daemon):
     browser.await_text("#missing-list", "has been silent for")
     browser.await_text("#nodes-note", "The 200 of 1,250 nodes")
     is_used_without_a_mouse(browser)
-    for width, height in ((390, 844), (1280, 800), (3840, 2160)):
-        browser.look(width, height, mobile=width < 500)
-        wide = browser.value("document.documentElement.scrollWidth")
-        assert wide <= width, f"at {width} pixels it is {wide} wide"
+    fits_and_can_be_read(browser)
 
 
 def is_no_other_site(browser, daemon):

@@ -11,6 +11,7 @@ from booted_root import Booted, CannotBoot, SKIPPED, wait_until
 UNIT = "dlaunchd.service"
 SOCKET = "dlaunchd.socket"
 HTTP_SOCKET = "dlaunchd-http.socket"
+KEEPER = "keeper"  # The folder of the program that holds a key, and of its library.
 
 
 class Daemon:
@@ -45,20 +46,24 @@ def drop_in(booted, text):
 
 
 class HeldJob:
-    """A job of one node, which runs until it may end, and whose epoch is the same all the while."""
+    """A job of one node, which runs until it may end, and has its epoch and the key that it has set all the while."""
 
     def __init__(self, booted, daemon, name):
         self.booted, self.daemon, self.name = booted, daemon, name
-        job = (f"dlaunch --nnodes 1:2 --nproc-per-node 2 --rdzv-endpoint 127.0.0.1:29400 --rdzv-id {name} "
-               "--rdzv-conf last_call_timeout=0 sh -c 'until [ -e /run/go ]; do sleep 0.05; done'")
-        booted.run("sh", "-c", f"rm -f /run/go /run/code; {{ {job} >/run/said 2>&1; echo $? >/run/code; }} "
+        job = (f"dlaunch --nnodes 1:2 --nproc-per-node 1 --rdzv-endpoint 127.0.0.1:29400 --rdzv-id {name} "
+               f"--rdzv-conf last_call_timeout=0 /{KEEPER}/bin/keeps_key /run/go")
+        booted.run("sh", "-c", f"rm -f /run/go /run/code /run/said; {{ {job} >/run/said 2>&1; echo $? >/run/code; }} "
                                ">/dev/null 2>&1 </dev/null &")
-        wait_until("the job", lambda: self.shown().get("state") == "running")
+        wait_until("the job's key", lambda: "] set" in self.said())
+        wait_until("the job on its page", lambda: self.shown().get("state") == "running")
         self.epoch = self.shown()["epoch"]
 
     def shown(self):
         jobs = json.loads(self.daemon.page("/api/v1/jobs") or '{"jobs": []}')["jobs"]
         return next((job for job in jobs if job["job"] == self.name), {})
+
+    def said(self):
+        return self.booted.run("cat", "/run/said", check=False).stdout
 
     def is_back(self):
         """At the daemon that runs now."""
@@ -68,10 +73,10 @@ class HeldJob:
         assert self.booted.run("test", "-e", "/run/code", check=False).returncode != 0
 
     def ends_well(self):
-        self.booted.run("touch", "/run/go")
+        self.booted.run("sh", "-c", ": > /run/go")
         wait_until("the job's end", lambda: self.booted.run("cat", "/run/code", check=False).stdout.strip())
         code = self.booted.run("cat", "/run/code").stdout.strip()
-        assert code == "0", code + self.booted.run("cat", "/run/said").stdout
+        assert code == "0" and "] kept 4711" in self.said(), code + self.said()
 
 
 def starts_by_a_reader(booted, daemon):
@@ -228,6 +233,10 @@ def main(build):
         for component in ("dlaunchd", "dlaunch"):
             subprocess.run(["cmake", "--install", build, "--component", component], check=True,
                            stdout=subprocess.DEVNULL, env={**os.environ, "DESTDIR": files})
+        os.makedirs(f"{files}/{KEEPER}/bin")
+        os.makedirs(f"{files}/{KEEPER}/lib")
+        shutil.copy(f"{build}/tests/keeps_key", f"{files}/{KEEPER}/bin/")
+        shutil.copy(f"{build}/lib/libdlaunch.so.0", f"{files}/{KEEPER}/lib/")
         with Booted(files) as booted:
             daemon = Daemon(booted)
             # LeakSanitizer looks at its process by ptrace, which the unit does not allow.
