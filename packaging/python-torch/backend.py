@@ -67,9 +67,9 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
         folder = pathlib.Path(temporary)
         modules = [compiled(torch, includes, library, folder) for torch in torches_of(settings.get("torch"))]
         python = f"cp{sys.version_info[0]}{sys.version_info[1]}"
-        tag = f"{python}-{python}-{platform_of(modules)}"
+        tag = f"{python}-{python}-{wheels.platform_of(modules)}"
         wheel = wheels.Wheel(pathlib.Path(wheel_directory) / f"{NAME}-{VERSION}-{tag}.whl", NAME)
-        for source in sorted((HERE / NAME).glob("*.py")):
+        for source in sorted((HERE / NAME).glob("*.py*")):  # py.typed is one.
             wheel.add(f"{NAME}/{source.name}", source.read_bytes())
         wheel.add("dlaunch_torch_autoload.py", (HERE / "dlaunch_torch_autoload.py").read_bytes())
         for module in modules:
@@ -153,9 +153,3 @@ def pybind11_names(library):
     found = re.search(rb"__pybind11_internals_v\d+(_[a-z]+)(_[a-z]+)(_cxxabi\d+)__", library.read_bytes())
     names = zip(("COMPILER_TYPE", "STDLIB", "BUILD_ABI"), found.groups()) if found else ()
     return [f'-DPYBIND11_{name}="{text.decode()}"' for name, text in names]
-
-
-def platform_of(modules):
-    machine = os.uname().machine
-    asked = {int(minor) for module in modules for minor in re.findall(rb"\0GLIBC_2\.(\d+)", module.read_bytes())}
-    return f"manylinux_2_{max(asked)}_{machine}" if asked else f"linux_{machine}"

@@ -39,6 +39,12 @@ Classifier: Typing :: Typed
 Description-Content-Type: text/markdown
 
 """
+# Up to which version of their symbols systems with glibc 2.N have the compiler's libraries, as PEP 600 counts.
+COMPILERS_LIBRARIES = {
+    "GLIBCXX_3.4.": ((19, 17), (22, 24), (24, 27), (28, 31), (29, 34), (30, 35), (33, 39)),
+    "CXXABI_1.3.": ((7, 17), (10, 24), (11, 27), (12, 31), (13, 34), (15, 39)),
+    "GCC_": ((4, 17), (7, 27), (12, 35), (14, 39)),
+}
 ENTRY_POINTS = "[pytest11]\ndlaunch = dlaunch.jobs.pytest_plugin\n"
 
 
@@ -69,7 +75,7 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
         build = built_in(config_settings) or built_here(pathlib.Path(temporary) / "build")
         install(build, installed)
         write_papers(build, papers)
-        tag = f"py3-none-{platform_of(installed)}"
+        tag = f"py3-none-{platform_of(binaries_of(installed))}"
         wheel = Wheel(pathlib.Path(wheel_directory) / f"{NAME}-{VERSION}-{tag}.whl")
         for source in sorted((HERE / "dlaunch").rglob("*")):
             if source.is_file() and "__pycache__" not in source.parts:
@@ -125,10 +131,14 @@ def cmake_of(build):
 
 
 def built_here(build):
-    subprocess.run(["cmake", "-S", TREE, "-B", build, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
-                    "-DDLAUNCH_BUILD_TESTS=OFF"], check=True)
+    configured(build)
     subprocess.run(["cmake", "--build", build], check=True)
     return build
+
+
+def configured(build):
+    subprocess.run(["cmake", "-S", TREE, "-B", build, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
+                    "-DDLAUNCH_BUILD_TESTS=OFF"], check=True)
 
 
 def install(build, prefix):
@@ -166,12 +176,23 @@ def write_papers(build, folder):
               f"{done.stderr.strip()}", file=sys.stderr)
 
 
-def platform_of(prefix):
+def binaries_of(prefix):
+    return [file for file in prefix.rglob("*") if file.parent.name in ("bin", "lib") and file.is_file()]
+
+
+def platform_of(files):
     """The oldest glibc that has every symbol the files ask for, as PEP 600 writes it; auditwheel says the same."""
-    machine = os.uname().machine
-    asked = {int(minor) for file in prefix.rglob("*") if file.parent.name in ("bin", "lib") and file.is_file()
-             for minor in re.findall(rb"\0GLIBC_2\.(\d+)", file.read_bytes())}
-    return f"manylinux_2_{max(asked)}_{machine}" if asked else f"linux_{machine}"
+    machine, versions = os.uname().machine, rb"\0(GLIBC_2\.|GLIBCXX_3\.4\.|CXXABI_1\.3\.|GCC_)(\d+)"
+    asked = {least_glibc(kind.decode(), int(number)) for file in files
+             for kind, number in re.findall(versions, file.read_bytes())}
+    return f"manylinux_2_{max(asked)}_{machine}" if asked and None not in asked else f"linux_{machine}"
+
+
+def least_glibc(kind, number):
+    """Nothing for a version that is newer than the tables."""
+    if kind == "GLIBC_2.":
+        return number
+    return next((glibc for has, glibc in COMPILERS_LIBRARIES[kind] if number <= has), None)
 
 
 def metadata():

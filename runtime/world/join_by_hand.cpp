@@ -179,7 +179,12 @@ std::shared_ptr<MemberLink> join_by_address(Joining& joining) {
   const int port = parse_port("MASTER_PORT", info.master_port);
   if (info.rank == 0) {
     auto listeners = listen_on(info.master_addr, port, info);
-    joining.mesh_host = local_address(listeners.front().get()).host();
+    // A host may call itself 127.0.1.1 beside its real address: at that only its own ranks come.
+    const auto outer = std::find_if(listeners.begin(), listeners.end(), [](const unique_fd& each) {
+      return !local_address(each.get()).is_loopback();
+    });
+    const unique_fd& reached = outer != listeners.end() ? *outer : listeners.front();
+    joining.mesh_host = local_address(reached.get()).host();
     return host_store(joining, std::move(listeners), "");
   }
   const std::string where = host_port(info.master_addr, port);

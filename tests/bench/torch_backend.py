@@ -32,7 +32,7 @@ class Trained:
         self.losses = []
 
     def step(self):
-        """Seconds of one, and of that what the gradients took."""
+        """Seconds of one."""
         generator = torch.Generator().manual_seed(1000 * self.step_count + dist.get_rank())
         inputs = torch.randn(BATCH, self.width, generator=generator)
         self.step_count += 1

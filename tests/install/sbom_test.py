@@ -57,8 +57,14 @@ def check_truth(bill, build):
                  ("libdlaunch.so", "DYNAMIC_LINK", "gcc"), ("libdlaunch-tls.so", "DYNAMIC_LINK", "openssl")):
         expect(fact in has, f"{' '.join(fact)} is not told")
     cache = open(f"{build}/CMakeCache.txt").read()
-    with_sqlite = re.search(r"^SQLite3_LIBRARY:FILEPATH=(?!.*NOTFOUND)", cache, re.MULTILINE) is not None
-    expect((("dlaunchd", "DYNAMIC_LINK", "sqlite") in has) == with_sqlite, "dlaunchd's SQLite is not told as it is")
+
+    def found(name):
+        return re.search(rf"^{name}:FILEPATH=/", cache, re.MULTILINE) is not None
+
+    linked = {kind for file, kind, name in has if (file, name) == ("dlaunchd", "sqlite") and kind != "CONTAINS"}
+    archive, shared = found("DLAUNCH_SQLITE_ARCHIVE"), found("SQLite3_LIBRARY")
+    expect(linked == ({"STATIC_LINK"} if archive else {"DYNAMIC_LINK"} if shared else set()),
+           "dlaunchd's SQLite is not told as it is")
     for file in ("dlaunch", "dlaunchd", "libdlaunch.so", "libdlaunch-nccl.so"):
         expect(not any(entry[0] == file and entry[2] == "openssl" for entry in has), f"{file} has no OpenSSL")
 

@@ -27,7 +27,8 @@ def find_lost_ranks(group: Optional[Any] = None, timeout: Optional[datetime.time
     """The ranks of `group` that are gone, as ranks of it. Every rank that lives calls it, and leaves all calls of the
     group that it is in; no other call of the group succeeds afterwards. Takes `dlaunch --on-failure continue`."""
     backend = _backend_of(group)
-    return backend.find_lost(timeout if timeout is not None else datetime.timedelta(0))
+    lost: List[int] = backend.find_lost(timeout if timeout is not None else datetime.timedelta(0))
+    return lost
 
 
 def shrink_group(group: Optional[Any] = None, timeout: Optional[datetime.timedelta] = None) -> Any:

@@ -1,20 +1,24 @@
 #include "packaging/python-torch/extension/meeting.hpp"
 
+#include "packaging/python-torch/extension/address.hpp"
 #include "packaging/python-torch/extension/errors.hpp"
 
 #include <dlaunch/port.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
+#include <cstring>
+#include <iterator>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <vector>
 
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
-#include <unistd.h>
 
 namespace dlaunch::torch_backend {
 namespace {
@@ -50,22 +54,114 @@ std::string host_of(c10d::Store& store) {
   return tcp != nullptr ? tcp->getHost() : "";
 }
 
-/// The URL at which the others reach rank 0: they reach its store, or its job, by that host, unless
-/// another machine has it.
-std::string address_for_others(c10d::Store& store) {
-  char name[256] = "";
-  ::gethostname(name, sizeof name - 1);
-  for (const std::string& host : {host_of(store), variable("MASTER_ADDR"), std::string(name)}) {
-    if (host.empty()) continue;
-    try {
-      const Listener listener(0, host);
-      return "tcp://" + (host.find(':') != host.npos ? "[" + host + "]" : host) + ":" +
-             std::to_string(listener.port());
-    } catch (const Error&) {
-      continue;  // Another host's.
-    }
+/// The host by whose name all ranks know the store, or rank 0; empty if there is none.
+std::string common_name(c10d::Store& store) {
+  const std::string host = host_of(store);
+  return host.empty() ? variable("MASTER_ADDR") : host;
+}
+
+bool means_loopback(const std::string& host) { return host == "localhost" || is_loopback(host); }
+
+std::string url_at(const std::string& host) {
+  const Listener listener(0, host);
+  return "tcp://" + (host.find(':') != host.npos ? "[" + host + "]" : host) + ":" +
+         std::to_string(listener.port());
+}
+
+/// What rank 0 and the others say to each other in the store before they have met.
+struct Talk {
+  c10d::Store& store;
+  const Place& place;
+  std::string key;
+
+  static constexpr const char* question = "from where?";
+  static constexpr const char* refusal = "none: ";
+
+  void say(const std::string& what, const std::string& text) {
+    store.set(what, std::vector<std::uint8_t>(text.begin(), text.end()));
   }
-  return std::string("tcp://") + loopback + ":" + std::to_string(find_free_port().port());
+  std::string hear(const std::string& what) {
+    store.wait({what}, place.timeout);
+    return store.get_to_str(what);
+  }
+  std::string from(int rank) const { return key + "/from/" + std::to_string(rank); }
+  std::string verdict() const { return key + "/verdict"; }
+
+  void forget() {
+    store.deleteKey(key);
+    if (!has_asked) return;
+    store.deleteKey(verdict());
+    for (int rank = 1; rank < place.size; ++rank) store.deleteKey(from(rank));
+  }
+
+  bool has_asked = false;
+};
+
+/// Rank 0's host calls itself by a loopback address, as Debian's installer writes it to /etc/hosts:
+/// the others tell by which address they know it.
+std::string url_as_others_see_it(Talk& talk, const std::string& doubt) {
+  talk.has_asked = true;
+  talk.say(talk.key, Talk::question);
+  std::string seen, stranger;
+  for (int rank = 1; rank < talk.place.size; ++rank) {
+    std::istringstream answer(talk.hear(talk.from(rank)));
+    std::string host, address;
+    std::getline(answer, host);
+    bool is_here = host == own_name();
+    while (std::getline(answer, address)) {
+      is_here = is_here || is_loopback(address);
+      if (seen.empty() && !is_loopback(address) && is_own(address)) seen = address;
+    }
+    if (!is_here && stranger.empty()) stranger = "rank " + std::to_string(rank) + " on " + host;
+  }
+  if (seen.empty() && !stranger.empty()) {
+    const std::string why = stranger + " cannot reach rank 0 on " + own_name() + ", where " +
+                            doubt + "; set MASTER_ADDR to an address of that host, or let its " +
+                            "/etc/hosts have the address that leads there";
+    talk.say(talk.verdict(), Talk::refusal + why);
+    fail(why);
+  }
+  const std::string url = url_at(seen.empty() ? loopback : seen);
+  talk.say(talk.verdict(), url);
+  return url;
+}
+
+/// The URL at which the others reach rank 0, which they may have been told.
+std::string address_for_others(Talk& talk) {
+  const std::string common = common_name(talk.store);
+  if (means_loopback(common)) return url_at(common);
+  std::string doubt = "nobody knows that name";
+  for (const std::string& name : {common, own_name()}) {
+    if (name.empty()) continue;
+    const auto addresses = addresses_of(name);
+    std::vector<std::string> own;
+    std::copy_if(addresses.begin(), addresses.end(), std::back_inserter(own), is_own);
+    const auto outer = std::find_if_not(own.begin(), own.end(), is_loopback);
+    if (outer != own.end()) {
+      const bool is_plain = own == addresses && std::none_of(own.begin(), own.end(), is_loopback);
+      return url_at(is_plain ? name : *outer);
+    }
+    if (!own.empty()) {
+      doubt = "'" + name + "' is " + own.front();
+      break;
+    }
+    // Another host's: what leads from here to there leads back.
+    const std::string from = own_address_toward(name);
+    if (!from.empty()) return url_at(from);
+  }
+  return url_as_others_see_it(talk, doubt);
+}
+
+/// The place of rank 0, or the run of our launcher that it belongs to.
+std::string told_by_rank_zero(Talk& talk) {
+  const std::string told = talk.hear(talk.key);
+  if (told != Talk::question) return told;
+  std::string answer = own_name() + "\n";
+  for (const std::string& address : addresses_of(common_name(talk.store))) answer += address + "\n";
+  talk.say(talk.from(talk.place.rank), answer);
+  std::string verdict = talk.hear(talk.verdict());
+  if (verdict.starts_with(Talk::refusal)) fail(verdict.substr(std::strlen(Talk::refusal)));
+  return verdict;
 }
 
 /// The job's world, and its run; not destroyed behind main, where threads may still be in it.
@@ -117,13 +213,12 @@ std::shared_ptr<const World> meet(c10d::Store& store, const Place& place) {
   if (own_run) {
     if (auto world = world_of(*own_run)) return world;
   }
-  const std::string key = next_key(place);
+  Talk talk{store, place, next_key(place)};
   if (place.size == 1 && !own_run) {
     return join(std::string("tcp://") + loopback + ":1", place);
   }
   if (place.rank != 0) {
-    store.wait({key}, place.timeout);
-    const std::string told = store.get_to_str(key);
+    const std::string told = told_by_rank_zero(talk);
     if (told.starts_with("tcp://")) return join(told, place);
     if (own_run != told) {
       fail("rank 0 was started by dlaunch (" + told + "), and rank " + std::to_string(place.rank) +
@@ -132,11 +227,11 @@ std::shared_ptr<const World> meet(c10d::Store& store, const Place& place) {
     }
     return join_job(told, place);
   }
-  const std::string way = own_run ? *own_run : address_for_others(store);
-  store.set(key, std::vector<std::uint8_t>(way.begin(), way.end()));
+  const std::string way = own_run ? *own_run : address_for_others(talk);
+  if (!talk.has_asked) talk.say(talk.key, way);
   auto world = own_run ? join_job(way, place) : join(way, place);
   // All have read it. The next group in this store finds none of it.
-  store.deleteKey(key);
+  talk.forget();
   return world;
 }
 

@@ -44,6 +44,7 @@ class PyBuffer(ctypes.Structure):
 
 _READABLE = 0x0038 | 0x0004  # PyBUF_C_CONTIGUOUS and PyBUF_FORMAT.
 _WRITABLE = _READABLE | 0x0001
+_LEAST_ADDRESS = 1 << 40  # Programs have their memory above it; what lies lower is asked more.
 _python = ctypes.pythonapi
 _get_buffer = _python.PyObject_GetBuffer
 _get_buffer.argtypes = (py_object, c_void_p, c_int)
@@ -165,6 +166,9 @@ class Held:
             raise MisuseError(f"{call}: this {type(owner).__name__} may only be read, and the call writes into it",
                               call=call)
         view.count = _elements(tensor, owner, call)
+        if view.count > 0 and (tensor.data or 0) < _LEAST_ADDRESS and _was_freed(owner, tensor.data):
+            raise MisuseError(f"{call}: the memory of this {type(owner).__name__} was freed: {view.count} elements "
+                              "have no address", call=call)
         dtype = _DL_TYPES.get((tensor.code, tensor.bits)) if tensor.lanes == 1 else None
         if dtype is None:
             raise MisuseError(f"{call}: dlaunch has no elements of dtype {getattr(owner, 'dtype', '?')}; it has "
@@ -255,6 +259,14 @@ def _tensor_of(capsule: Any) -> Tuple[_DLTensor, bool]:
         managed = _DLManagedTensorVersioned.from_address(address)
         return managed.tensor, bool(managed.flags & _DL_READ_ONLY)
     return _DLTensor.from_address(address), False
+
+
+def _was_freed(owner: Any, address: Optional[int]) -> bool:
+    """A part of a tensor without storage has its offset for an address."""
+    if not address:
+        return True
+    storage = getattr(owner, "untyped_storage", None)
+    return storage is not None and storage().nbytes() == 0
 
 
 def _elements(tensor: _DLTensor, owner: Any, call: str) -> int:

@@ -121,26 +121,31 @@ class Collectives(Calls):
     # The started forms: the same meaning, in the order of starting.
 
     def start_barrier(self, *, timeout: Optional[Seconds] = None) -> Work:
+        """Starts barrier(), and returns while it goes on: the Work is complete when all ranks have come."""
         return self._start(c.barrier, (), (), timeout, _frame(1))
 
     def start_broadcast(self, buffer: Any, root: Integer, *, timeout: Optional[Seconds] = None) -> Work:
+        """Starts broadcast(), and returns while it goes on."""
         frame = _frame(1)
         root = self._peer(root, "broadcast", frame)
         return self._start(c.broadcast, ((buffer, True),), (root,), timeout, frame)
 
     def start_all_reduce(self, buffer: Any, op: ReduceOp = _SUM, *, timeout: Optional[Seconds] = None) -> Work:
+        """Starts all_reduce(), and returns while it goes on."""
         frame = _frame(1)
         reduction = self._struct_of(op, "all_reduce", frame)
         return self._start(c.all_reduce, ((buffer, True),), (reduction,), timeout, frame)
 
     def start_all_reduce_into(self, source: Any, target: Any, op: ReduceOp = _SUM, *,
                               timeout: Optional[Seconds] = None) -> Work:
+        """Starts all_reduce_into(), and returns while it goes on."""
         frame = _frame(1)
         reduction = self._struct_of(op, "all_reduce_into", frame)
         return self._start(c.all_reduce_into, _two(source, target), (reduction,), timeout, frame)
 
     def start_reduce(self, source: Any, target: Optional[Any], root: Integer, op: ReduceOp = _SUM, *,
                      timeout: Optional[Seconds] = None) -> Work:
+        """Starts reduce(), and returns while it goes on."""
         frame = _frame(1)
         root, reduction = self._peer(root, "reduce", frame), self._struct_of(op, "reduce", frame)
         target = self._at_root(target, root, "target", "reduce", frame)
@@ -148,12 +153,14 @@ class Collectives(Calls):
 
     def start_all_gather(self, source: Any, target: Any, counts: Optional[Iterable[Integer]] = None, *,
                          timeout: Optional[Seconds] = None) -> Work:
+        """Starts all_gather(), and returns while it goes on."""
         frame = _frame(1)
         call, parts = self._by_parts(c.all_gather, c.all_gather_v, counts, frame)
         return self._start(call, _two(source, target), parts, timeout, frame)
 
     def start_gather(self, source: Any, target: Optional[Any], root: Integer,
                      counts: Optional[Iterable[Integer]] = None, *, timeout: Optional[Seconds] = None) -> Work:
+        """Starts gather(), and returns while it goes on."""
         frame = _frame(1)
         call, parts = self._by_parts(c.gather, c.gather_v, counts, frame)
         root = self._peer(root, call.name, frame)
@@ -162,6 +169,7 @@ class Collectives(Calls):
 
     def start_scatter(self, source: Optional[Any], target: Any, root: Integer,
                       counts: Optional[Iterable[Integer]] = None, *, timeout: Optional[Seconds] = None) -> Work:
+        """Starts scatter(), and returns while it goes on."""
         frame = _frame(1)
         call, parts = self._by_parts(c.scatter, c.scatter_v, counts, frame)
         root = self._peer(root, call.name, frame)
@@ -170,6 +178,7 @@ class Collectives(Calls):
 
     def start_reduce_scatter(self, source: Any, target: Any, op: ReduceOp = _SUM,
                              counts: Optional[Iterable[Integer]] = None, *, timeout: Optional[Seconds] = None) -> Work:
+        """Starts reduce_scatter(), and returns while it goes on."""
         frame = _frame(1)
         call, parts = self._by_parts(c.reduce_scatter, c.reduce_scatter_v, counts, frame)
         return self._start(call, _two(source, target), (*parts, self._struct_of(op, call.name, frame)), timeout, frame)
@@ -177,16 +186,19 @@ class Collectives(Calls):
     def start_all_to_all(self, source: Any, target: Any, source_counts: Optional[Iterable[Integer]] = None,
                          target_counts: Optional[Iterable[Integer]] = None, *,
                          timeout: Optional[Seconds] = None) -> Work:
+        """Starts all_to_all(), and returns while it goes on."""
         frame = _frame(1)
         call, parts = self._by_both(source_counts, target_counts, frame)
         return self._start(call, _two(source, target), parts, timeout, frame)
 
     def start_scan(self, source: Any, target: Any, op: ReduceOp = _SUM, *, timeout: Optional[Seconds] = None) -> Work:
+        """Starts scan(), and returns while it goes on."""
         frame = _frame(1)
         reduction = self._struct_of(op, "scan", frame)
         return self._start(c.scan, _two(source, target), (reduction,), timeout, frame)
 
     def start_exscan(self, source: Any, target: Any, op: ReduceOp = _SUM, *, timeout: Optional[Seconds] = None) -> Work:
+        """Starts exscan(), and returns while it goes on."""
         frame = _frame(1)
         reduction = self._struct_of(op, "exscan", frame)
         return self._start(c.exscan, _two(source, target), (reduction,), timeout, frame)

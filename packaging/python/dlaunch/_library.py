@@ -7,12 +7,15 @@ from __future__ import annotations
 import ctypes
 import os
 import pathlib
+import sys
 from typing import Any, List, Optional, Sequence
 
 from ctypes import c_char_p, c_double, c_int, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
 
 #: What `cmake --install` has installed, within the package: bin, lib, include.
 PREFIX = pathlib.Path(__file__).parent / "installed"
+#: This package's version, and that of the only library it calls: some structures have no size in them to tell by.
+VERSION = "0.1.0"
 
 
 class View(ctypes.Structure):
@@ -59,19 +62,34 @@ class Bytes(ctypes.Structure):
 
 
 def _load() -> ctypes.CDLL:
+    # A look at what another thread does and the next assignment are one step only where Python has its lock.
+    if not getattr(sys, "_is_gil_enabled", lambda: True)():
+        raise ImportError("dlaunch needs Python's global lock, and this Python runs without it: set PYTHON_GIL=1, or "
+                          "start python with -X gil=1")
     path = os.environ.get("DLAUNCH_LIBRARY") or str(PREFIX / "lib" / "libdlaunch.so.0")
     try:
-        return ctypes.CDLL(path)
+        library = ctypes.CDLL(path)
     except OSError as error:
         raise ImportError(f"dlaunch's library cannot be loaded: {error}; install the package again, or let "
                           "DLAUNCH_LIBRARY name a libdlaunch.so.0") from None
+    of = getattr(library, "dl_version", None)
+    if of is None:
+        raise ImportError(f"{path} is no library of dlaunch: let DLAUNCH_LIBRARY name a libdlaunch.so.0")
+    of.restype = c_char_p
+    theirs = of().decode()
+    if theirs != VERSION:
+        raise ImportError(f"{path} is of dlaunch {theirs}, and this package of {VERSION}: install both from one build")
+    return library
 
 
 _library = _load()
 
 
 def _function(name: str, *arguments: Any, result: Optional[Any] = c_int) -> Any:
-    function = getattr(_library, name)
+    function = getattr(_library, name, None)
+    if function is None:
+        raise ImportError(f"{_library._name} has no {name}, though it says that it is of dlaunch {VERSION}, as this "
+                          "package is: install both from one build")
     function.argtypes = arguments
     function.restype = result
     return function

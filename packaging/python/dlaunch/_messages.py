@@ -84,11 +84,13 @@ class Messages(Calls):
 
     def isend(self, buffer: Any, to: Integer, tag: Integer = 0, *, synchronous: bool = False,
               timeout: Optional[Seconds] = None) -> Work:
+        """Starts send(), and returns while it goes on."""
         call = ("issend", c.issend) if synchronous else ("isend", c.isend)
         return self._start_message(*call, (buffer, False), to, tag, timeout, _frame(1))
 
     def irecv(self, buffer: Any, source: Integer = ANY_SOURCE, tag: Integer = ANY_TAG, *, up_to: bool = False,
               timeout: Optional[Seconds] = None) -> Work:
+        """Starts recv(), and returns while it goes on; what came is the Work's `received`."""
         call = ("irecv_up_to", c.irecv_up_to) if up_to else ("irecv", c.irecv)
         return self._start_message(*call, (buffer, True), source, tag, timeout, _frame(1))
 

@@ -103,6 +103,7 @@ class ObjectCalls(Collectives, Messages):
 
     def recv_object(self, source: Integer = ANY_SOURCE, tag: Integer = ANY_TAG, *,
                     timeout: Optional[Seconds] = None) -> Any:
+        """The next object that send_object() sent here, from any rank or that one."""
         frame = _frame(1)
         return self._unpickled(self._recv_bytes(source, tag, "recv_object", timeout, frame), None, "recv_object", frame)
 

@@ -20,10 +20,12 @@ class Transfer(NamedTuple):
 
     @staticmethod
     def send(buffer: Any, to: Integer, tag: Integer = 0) -> Transfer:
+        """One that batch() sends."""
         return Transfer(buffer, to, tag, True)
 
     @staticmethod
     def recv(buffer: Any, source: Integer, tag: Integer = 0) -> Transfer:
+        """One that batch() receives."""
         return Transfer(buffer, source, tag, False)
 
 

@@ -33,6 +33,7 @@ class Store(Handle):
         self._callers = 0  # So many threads are in a call. Python changes threads at calls alone.
 
     def set(self, key: str, value: Value) -> None:
+        """In place of what the key had."""
         frame = _frame(1)
         data = self._bytes(value, "store.set", frame)
         self._call("store.set", c.store_set, frame, key, data, len(data))

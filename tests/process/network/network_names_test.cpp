@@ -219,6 +219,28 @@ TEST_CASE("a host's name with several addresses, of which not all lead to it fro
   }
 }
 
+TEST_CASE("ranks by hand compute together where rank 0's host is 127.0.1.1 to itself, too") {
+  const Network network(2);
+  const Etc etc;
+  const auto nsswitch = etc.write("nsswitch.conf", "hosts: files\n");
+  const std::string head = network.address(0) + " head\n";
+  std::vector<std::unique_ptr<Job>> ranks;
+  for (const int rank : {0, 1}) {
+    const auto hosts = etc.write(
+        "hosts" + std::to_string(rank),
+        "127.0.0.1 localhost\n" + std::string(rank == 0 ? "127.0.1.1 head\n" : "") + head);
+    Strings command{"env", "RANK=" + std::to_string(rank), "WORLD_SIZE=2", "MASTER_ADDR=head",
+                    "MASTER_PORT=29400"};
+    for (const auto& word : all_reduce()) command.push_back(word);
+    ranks.push_back(start(
+        network.on(rank, command, {{hosts, "/etc/hosts"}, {nsswitch, "/etc/nsswitch.conf"}})));
+  }
+  for (auto& rank : ranks) {
+    CHECK(rank->wait().code == 0);
+    CHECK(rank->err() == "");
+  }
+}
+
 TEST_CASE("machines of one name are two hosts, and the ranks of each share its memory") {
   Network network(2);
   const std::string rank_program = std::string(DLAUNCH_BINARY_DIR) + "/tests/by_hand_rank";

@@ -1,5 +1,6 @@
 """Every collective, blocking and started, with NumPy arrays; groups, objects and the store. Any number of ranks."""
 import array
+import sys
 import threading
 
 import numpy as np
@@ -187,11 +188,28 @@ def threads(world):
     assert len(done) == 2
 
 
+def cost(comm):
+    """A call is cheap since it makes few others once its place in the program is known; latency.py has the time."""
+    value, made = np.ones(1, np.float32), []
+
+    def note(frame, event, function):
+        if event in ("call", "c_call"):
+            made.append(frame.f_code.co_name if event == "call" else function.__name__)
+
+    for _ in range(3):
+        made.clear()
+        sys.setprofile(note)
+        comm.all_reduce(value)
+        sys.setprofile(None)
+    assert len(made) <= 12, made
+
+
 with dlaunch.init() as world:
     assert world.comm is world.comm and world.comm.name == "world"
     world.comm.timeout = 60
     assert world.comm.timeout == 60
     collectives(world.comm)
+    cost(world.comm)
     started(world.comm)
     groups(world.comm)
     objects(world.comm)

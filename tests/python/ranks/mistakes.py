@@ -1,6 +1,7 @@
 """What is wrong with an argument is told by a sentence with the line of the call, and leaves the communicator whole."""
 import copy
 import inspect
+import mmap
 import os
 import pickle
 import re
@@ -63,6 +64,12 @@ refused('of dtype datetime64[s]; pass a view of them as integers, array.view("i8
 refused("do not lie side by side", comm.all_reduce, ByDLPack(np.zeros((4, 4))[:, 1]))
 refused("lies on device type 7 of DLPack", comm.all_reduce, ByDLPack(np.zeros(4), device=7))
 refused("all_reduce: ", comm.all_reduce, ByDLPack(frozen))  # NumPy or the call says it.
+given_back = memoryview(bytearray(8))
+given_back.release()
+refused("does not show its memory: operation forbidden on released memoryview", comm.all_reduce, given_back)
+mapped = mmap.mmap(-1, 8)
+mapped.close()
+refused("does not show its memory: mmap closed or invalid", comm.all_reduce, mapped)
 refused("counts are one number of elements for each", comm.all_gather, np.zeros(1), np.zeros(1), [1] * (comm.size + 1))
 refused("the counts of both buffers", comm.all_to_all, np.zeros(1), np.zeros(1), [1])
 late = refused("a timeout is a number of seconds greater than zero", comm.barrier, timeout=0)

@@ -18,9 +18,14 @@ with dlaunch.init() as world:
     work = comm.start_all_gather(torch.full((2,), comm.rank), torch.zeros(2 * comm.size, dtype=torch.int64))
     work.wait()
 
+    freed = torch.zeros(4)
+    part_of_freed = freed[2:]
+    freed.untyped_storage().resize_(0)
     for tensor, words in ((rows[:, 1], "do not lie side by side"), (rows.t(), "do not lie side by side"),
                           (torch.zeros(2, requires_grad=True), "require gradient"),
-                          (torch.zeros(2, device="meta"), "lies on device meta")):
+                          (torch.zeros(2, device="meta"), "lies on device meta"),
+                          (freed, "the memory of this Tensor was freed: 4 elements have no address"),
+                          (part_of_freed, "the memory of this Tensor was freed: 2 elements have no address")):
         try:
             comm.all_reduce(tensor)
         except dlaunch.MisuseError as error:

@@ -1,0 +1,37 @@
+"""Two ranks, each on a host of its own, of which the first calls itself 127.0.1.1: rank 0 is found nevertheless."""
+import datetime
+import os
+import re
+import sys
+
+import torch
+import torch.distributed as dist
+
+rank, folder = int(os.environ["RANK"]), sys.argv[1]
+LIMIT = datetime.timedelta(seconds=60)
+
+
+def meets(**how):
+    dist.init_process_group("dlaunch", timeout=LIMIT, **how)
+    tensor = torch.ones(3) * (dist.get_rank() + 1)
+    dist.all_reduce(tensor)
+    assert tensor.tolist() == [3] * 3, tensor
+    dist.destroy_process_group()
+
+
+meets()
+print(f"rank {rank} has met the other by the environment", flush=True)
+# Rank 0 is not on the store's host.
+store = dist.TCPStore("head", int(os.environ["MASTER_PORT"]) + 1, 2, rank == 0, LIMIT)
+meets(store=store, rank=1 - rank, world_size=2)
+print(f"rank {rank} has met the other from there", flush=True)
+# No name that both know: the file says nothing of hosts.
+del os.environ["MASTER_ADDR"]
+try:
+    meets(init_method=f"file://{folder}/meeting", rank=rank, world_size=2)
+except dist.DistBackendError as error:
+    words = r"rank 1 on other cannot reach rank 0 on head, where 'head' is 127\.0\.1\.1; set MASTER_ADDR"
+    assert re.search(words, str(error)), error
+else:
+    raise AssertionError("it met")
+print(f"rank {rank} was told why not", flush=True)
