@@ -34,12 +34,13 @@ def find_lost_ranks(group: Optional[Any] = None, timeout: Optional[datetime.time
 def shrink_group(group: Optional[Any] = None, timeout: Optional[datetime.timedelta] = None) -> Any:
     """The process group of those ranks of `group` that live, in their old order; torch's default group becomes this one
     where `group` was that. Every rank that lives calls it. An error where none is lost."""
+    if not hasattr(dist, "shrink_group"):
+        raise NotImplementedError(f"shrink_group: torch {torch.__version__} cannot shrink a process group, which goes "
+                                  "on; 2.13 can")
     lost = find_lost_ranks(group, timeout)
     if not lost:
         raise dist.DistBackendError("shrink_group: no rank of this group is lost, so there is nothing to shrink; it "
                                     "cannot be used any more: make it again, or end")
-    if not hasattr(dist, "shrink_group"):
-        raise NotImplementedError(f"shrink_group: torch {torch.__version__} cannot shrink a process group; 2.13 can")
     return dist.shrink_group(lost, group, shrink_flags=dist.distributed_c10d.SHRINK_ABORT)
 
 

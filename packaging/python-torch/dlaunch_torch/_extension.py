@@ -24,6 +24,9 @@ def load() -> Any:
     """The module; ImportError with a sentence where there is none."""
     importlib.import_module("dlaunch")  # Loads libdlaunch, which the module needs.
 
+    if not torch._C._GLIBCXX_USE_CXX11_ABI:
+        raise ImportError(f"dlaunch-torch needs a torch that was built with C++'s new ABI, and torch {torch.__version__} "
+                          "from this index was not; torch 2.7 and later are")
     version = ".".join(torch.__version__.split("+")[0].split(".")[:2])
     versions = built_for()
     if version not in versions:
@@ -32,9 +35,6 @@ def load() -> Any:
             f"dlaunch-torch has no module for torch {torch.__version__} under Python {python}: this one was built for "
             f"torch {', '.join(versions) if versions else '(none)'} under that Python; install it again, with this "
             "torch, from its source: pip install --no-build-isolation")
-    if not torch._C._GLIBCXX_USE_CXX11_ABI:
-        raise ImportError(f"dlaunch-torch needs a torch that was built with C++'s new ABI, and torch {torch.__version__} "
-                          "from this index was not; torch 2.7 and later are")
     module = importlib.import_module(f"{__package__}._torch_{version.replace('.', '_')}")
     if not _prepared:
         module.skip_code_in(str(pathlib.Path(torch.__file__).parent) + "/")

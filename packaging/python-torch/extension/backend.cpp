@@ -4,6 +4,7 @@
 #include "packaging/python-torch/extension/errors.hpp"
 #include "packaging/python-torch/extension/leaving.hpp"
 #include "packaging/python-torch/extension/python_lock.hpp"
+#include "packaging/python-torch/extension/tensors.hpp"
 
 #include <algorithm>
 #include <cstdlib>
@@ -163,11 +164,12 @@ c10::intrusive_ptr<c10d::Backend> DlaunchBackend::shrink(
   }
   if (!is_found) find_lost(timeout);
   const std::lock_guard lock(shrunk_mutex_);
-  auto made = std::exchange(shrunk_, std::nullopt);
   if (lost_ != excluded) {
     fail("shrink: the ranks that are lost are " + list_of(lost_) + ", and it was to exclude " +
          list_of(excluded) + "; with SHRINK_ABORT it excludes those that are lost, and no other");
   }
+  if (!shrunk_) fail("shrink: another thread has taken the group of the ranks that are left");
+  auto made = std::exchange(shrunk_, std::nullopt);
   const int rank = made->rank();
   const int size = made->size();
   return noted(c10::make_intrusive<DlaunchBackend>(
@@ -229,6 +231,53 @@ DlaunchBackend::WorkPointer DlaunchBackend::endCoalescing() {
   const std::lock_guard lock(coalescing_mutex_);
   is_coalescing_ = false;
   return c10::make_intrusive<WorksTogether>(rank_, std::exchange(coalesced_, {}));
+}
+
+// ---- Barriers. ----
+
+DlaunchBackend::WorkPointer DlaunchBackend::barrier(const c10d::BarrierOptions& options) {
+  constexpr const char* call = "barrier";
+  return collective({c10d::OpType::BARRIER, call, "dlaunch:barrier", 0, options.timeout, {}, {}},
+                    [&](Communicator& communicator, const dlaunch::Options& asked, Works& works) {
+                      works.push_back(communicator.start_barrier(asked));
+                    });
+}
+
+/// A barrier that fails names the ranks that did not come, on all ranks that did.
+void DlaunchBackend::monitoredBarrier(const c10d::BarrierOptions& options,
+                                      bool /*wait_all_ranks*/) {
+  c10d::BarrierOptions asked;
+  asked.timeout = options.timeout;
+  barrier(asked)->wait();
+}
+
+// ---- Messages. ----
+
+DlaunchBackend::WorkPointer DlaunchBackend::send(Tensors& tensors, int to, int tag) {
+  const auto view = view_of("send", only("send", tensors));
+  return message({c10d::OpType::SEND, "send", "dlaunch:send", 0, {}, tensors, {}},
+                 Started::Kind::send, tag,
+                 [&](Communicator& communicator, const MessageOptions& asked) {
+                   return communicator.isend(view, to, asked);
+                 });
+}
+
+DlaunchBackend::WorkPointer DlaunchBackend::recv(Tensors& tensors, int from, int tag) {
+  const auto view = view_of("recv", only("recv", tensors));
+  return message({c10d::OpType::RECV, "recv", "dlaunch:recv", 0, {}, tensors, tensors},
+                 Started::Kind::receive, tag,
+                 [&](Communicator& communicator, const MessageOptions& asked) {
+                   return communicator.irecv(view, from, asked);
+                 });
+}
+
+DlaunchBackend::WorkPointer DlaunchBackend::recvAnysource(Tensors& tensors, int tag) {
+  const auto view = view_of("recv", only("recv", tensors));
+  return message(
+      {c10d::OpType::RECVANYSOURCE, "recv", "dlaunch:recvAnySource", 0, {}, tensors, tensors},
+      Started::Kind::receive, tag, [&](Communicator& communicator, const MessageOptions& asked) {
+        return communicator.irecv(view, any_source, asked);
+      });
 }
 
 }  // namespace dlaunch::torch_backend

@@ -112,6 +112,9 @@ class DlaunchBackend final : public c10d::Backend {
   WorkPointer barrier(const c10d::BarrierOptions& options) override;
   void monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) override;
 
+  /// Torch asks this of all backends of a group, and NCCL's alone has something to do.
+  virtual void enableCollectivesTiming() {}
+
   // What torch has no name for.
   /// Has all living ranks leave their calls, and agree on who lives: the ranks that are lost. The
   /// next shrink() takes the group that they have made. Every living rank calls it.

@@ -1,5 +1,6 @@
 #include "packaging/python-torch/extension/backend.hpp"
 #include "packaging/python-torch/extension/errors.hpp"
+#include "packaging/python-torch/extension/several.hpp"
 #include "packaging/python-torch/extension/tensors.hpp"
 
 #include <algorithm>
@@ -18,6 +19,25 @@ std::vector<at::Tensor> all_of(const std::vector<std::vector<at::Tensor>>& lists
   std::vector<at::Tensor> all;
   for (const auto& list : lists) all.insert(all.end(), list.begin(), list.end());
   return all;
+}
+
+/// The memory of this rank's part, which is like `part`, of what all ranks have.
+const void* part_of(const TensorView& whole, const TensorView& part, int rank) {
+  return static_cast<const std::byte*>(whole.data) + static_cast<std::size_t>(rank) * part.bytes();
+}
+
+void check_gathered(const char* call, const TensorView& in, const std::vector<TensorView>& out,
+                    int rank) {
+  const auto me = static_cast<std::size_t>(rank);
+  check_own_part(call, in.count, out[me].count);
+  check_apart(call, {in}, read_only(out), in.data, out[me].data);
+}
+
+void check_scattered(const char* call, const std::vector<ConstTensorView>& in,
+                     const TensorView& out, int rank) {
+  const auto me = static_cast<std::size_t>(rank);
+  check_own_part(call, in[me].count, out.count);
+  check_apart(call, in, {out}, in[me].data, out.data);
 }
 
 /// `whole` is as many parts as there are ranks.
@@ -62,25 +82,43 @@ std::vector<std::size_t> counts_of(const char* call, const at::Tensor& tensor,
 DlaunchBackend::WorkPointer DlaunchBackend::broadcast(Tensors& tensors,
                                                       const c10d::BroadcastOptions& options) {
   constexpr const char* call = "broadcast";
-  const auto view = view_of(call, only(call, tensors));
+  const auto views = alike_views_of(call, tensors);
+  const auto view = views[index_of(call, tensors, options.rootTensor)];
   const int root = root_of(call, options.rootRank);
-  return collective(
-      {OpType::BROADCAST, call, "dlaunch:broadcast", 0, options.timeout, tensors, tensors},
-      [&](Communicator& communicator, const dlaunch::Options& asked, Works& works) {
-        works.push_back(communicator.start_broadcast(view, root, asked));
-      });
+  const Copies copies = others_from(tensors, options.rootTensor);
+  return collective({OpType::BROADCAST,
+                     call,
+                     "dlaunch:broadcast",
+                     0,
+                     options.timeout,
+                     tensors,
+                     tensors,
+                     {},
+                     copies},
+                    [&](Communicator& communicator, const dlaunch::Options& asked, Works& works) {
+                      works.push_back(communicator.start_broadcast(view, root, asked));
+                    });
 }
 
 DlaunchBackend::WorkPointer DlaunchBackend::allreduce(Tensors& tensors,
                                                       const c10d::AllreduceOptions& options) {
   constexpr const char* call = "all_reduce";
-  const auto view = view_of(call, only(call, tensors), Elements::reduced);
-  const auto reduction = reduction_of(call, options.reduceOp);
-  return collective(
-      {OpType::ALLREDUCE, call, "dlaunch:all_reduce", 0, options.timeout, tensors, tensors},
-      [&](Communicator& communicator, const dlaunch::Options& asked, Works& works) {
-        works.push_back(communicator.start_all_reduce(view, reduction, asked));
-      });
+  const auto view = alike_views_of(call, tensors, Elements::reduced).front();
+  const auto reduction = reduction_of(call, options.reduceOp, tensors.front().scalar_type());
+  fold_into_first(tensors, reduction);
+  const Copies copies = others_from(tensors, 0);
+  return collective({OpType::ALLREDUCE,
+                     call,
+                     "dlaunch:all_reduce",
+                     0,
+                     options.timeout,
+                     tensors,
+                     tensors,
+                     {},
+                     copies},
+                    [&](Communicator& communicator, const dlaunch::Options& asked, Works& works) {
+                      works.push_back(communicator.start_all_reduce(view, reduction, asked));
+                    });
 }
 
 DlaunchBackend::WorkPointer DlaunchBackend::allreduce_sparse(
@@ -94,15 +132,16 @@ DlaunchBackend::WorkPointer DlaunchBackend::allreduce_coalesced(
     Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) {
   constexpr const char* call = "all_reduce";
   std::vector<TensorView> views;
+  Reduction reduction;
   for (const auto& tensor : tensors) {
     const auto view = view_of(call, tensor, Elements::reduced);
+    reduction = reduction_of(call, options.reduceOp, tensor.scalar_type());
     // A tensor that is listed twice is reduced once, as by gloo.
     const bool is_new = std::none_of(views.begin(), views.end(), [&](const TensorView& other) {
       return other.data == view.data && other.count == view.count;
     });
     if (is_new || view.count == 0) views.push_back(view);
   }
-  const auto reduction = reduction_of(call, options.reduceOp);
   return collective({OpType::ALLREDUCE_COALESCED, call, "dlaunch:all_reduce", 0, options.timeout,
                      tensors, tensors},
                     [&](Communicator& communicator, const dlaunch::Options& asked, Works& works) {
@@ -117,7 +156,7 @@ DlaunchBackend::WorkPointer DlaunchBackend::reduce(Tensors& tensors,
   constexpr const char* call = "reduce";
   const auto view = view_of(call, only(call, tensors), Elements::reduced);
   const int root = root_of(call, options.rootRank);
-  const auto reduction = reduction_of(call, options.reduceOp);
+  const auto reduction = reduction_of(call, options.reduceOp, tensors.front().scalar_type());
   const auto out = root == rank_ ? view : TensorView(nullptr, 0, view.dtype);
   return collective({OpType::REDUCE, call, "dlaunch:reduce", 0, options.timeout, tensors, tensors},
                     [&](Communicator& communicator, const dlaunch::Options& asked, Works& works) {
@@ -127,37 +166,49 @@ DlaunchBackend::WorkPointer DlaunchBackend::reduce(Tensors& tensors,
 
 // ---- From each rank to all. ----
 
-DlaunchBackend::WorkPointer DlaunchBackend::allgather(Lists& outputs, Tensors& inputs,
+DlaunchBackend::WorkPointer DlaunchBackend::allgather(Lists& outputs, Tensors& given,
                                                       const c10d::AllgatherOptions& options) {
   constexpr const char* call = "all_gather";
-  const at::Tensor input = in_order(only(call, inputs));
-  const auto& list = only(call, outputs);
-  check_count(call, "output tensor", list.size(), static_cast<std::size_t>(size_));
-  check_types(call, input, list.front());
-  const auto in = view_of(call, input);
+  const Tensors own = in_order(call, given);
+  const auto in = alike_views_of(call, own);
+  const std::size_t each = own.size();
+  check_count(call, "list of output tensors", outputs.size(), each);
+  for (const auto& list : outputs) {
+    check_count(call, "output tensor", list.size(), each * static_cast<std::size_t>(size_));
+  }
+  check_types(call, own.front(), outputs.front().front());
   Copies copies;
-  const auto out = views_of(call, memory_for(list, copies));
+  const auto out = views_of(call, memory_for(call, outputs.front(), copies));
+  check_lists_alike(call, outputs, copies);
+  // The tensors of each rank lie side by side in a list.
+  std::vector<std::vector<TensorView>> parts(each);
+  for (std::size_t i = 0; i < out.size(); ++i) parts[i % each].push_back(out[i]);
+  for (std::size_t i = 0; i < each; ++i) check_gathered(call, in[i], parts[i], rank_);
   return collective({OpType::ALLGATHER,
                      call,
                      "dlaunch:all_gather",
                      0,
                      options.timeout,
-                     Tensors{input},
-                     list,
+                     own,
+                     all_of(outputs),
                      {},
-                     copies},
+                     copies,
+                     each > 1 ? outputs.front().size() : 0},
                     [&](Communicator& communicator, const dlaunch::Options& asked, Works& works) {
-                      works.push_back(communicator.start_all_gather_list(in, out, asked));
+                      for (std::size_t i = 0; i < each; ++i) {
+                        works.push_back(communicator.start_all_gather_list(in[i], parts[i], asked));
+                      }
                     });
 }
 
 DlaunchBackend::WorkPointer DlaunchBackend::_allgather_base(at::Tensor& output, at::Tensor& given,
                                                             const c10d::AllgatherOptions& options) {
   constexpr const char* call = "all_gather_into_tensor";
-  const at::Tensor input = in_order(given);
+  const at::Tensor input = in_order(call, given);
   check_parts(call, output, input, size_);
   const auto in = view_of(call, input);
   const auto out = view_of(call, output);
+  check_apart(call, {in}, {out}, in.data, part_of(out, in, rank_));
   return collective({OpType::_ALLGATHER_BASE, call, "dlaunch:all_gather_into_tensor", 0,
                      options.timeout, Tensors{input}, Tensors{output}},
                     [&](Communicator& communicator, const dlaunch::Options& asked, Works& works) {
@@ -168,7 +219,7 @@ DlaunchBackend::WorkPointer DlaunchBackend::_allgather_base(at::Tensor& output, 
 DlaunchBackend::WorkPointer DlaunchBackend::allgather_coalesced(
     Lists& outputs, Tensors& given, const c10d::AllgatherOptions& options) {
   constexpr const char* call = "all_gather";
-  const Tensors inputs = in_order(given);
+  const Tensors inputs = in_order(call, given);
   check_count(call, "list of output tensors", outputs.size(), static_cast<std::size_t>(size_));
   for (const auto& list : outputs) check_count(call, "tensor", list.size(), inputs.size());
   std::vector<TensorView> in;
@@ -176,12 +227,13 @@ DlaunchBackend::WorkPointer DlaunchBackend::allgather_coalesced(
   Copies copies;
   for (std::size_t i = 0; i < inputs.size(); ++i) in.push_back(view_of(call, inputs[i]));
   for (const auto& list : outputs) {
-    const Tensors memory = memory_for(list, copies);
+    const Tensors memory = memory_for(call, list, copies);
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       check_types(call, inputs[i], memory[i]);
       out[i].push_back(view_of(call, memory[i]));
     }
   }
+  for (std::size_t i = 0; i < inputs.size(); ++i) check_gathered(call, in[i], out[i], rank_);
   return collective({OpType::ALLGATHER_COALESCED,
                      call,
                      "dlaunch:all_gather",
@@ -190,7 +242,8 @@ DlaunchBackend::WorkPointer DlaunchBackend::allgather_coalesced(
                      inputs,
                      all_of(outputs),
                      {},
-                     copies},
+                     copies,
+                     size_ > 1 ? inputs.size() : 0},
                     [&](Communicator& communicator, const dlaunch::Options& asked, Works& works) {
                       for (std::size_t i = 0; i < in.size(); ++i) {
                         works.push_back(communicator.start_all_gather_list(in[i], out[i], asked));
@@ -201,7 +254,7 @@ DlaunchBackend::WorkPointer DlaunchBackend::allgather_coalesced(
 DlaunchBackend::WorkPointer DlaunchBackend::allgather_into_tensor_coalesced(
     Tensors& outputs, Tensors& given, const c10d::AllgatherOptions& options) {
   constexpr const char* call = "all_gather_into_tensor";
-  const Tensors inputs = in_order(given);
+  const Tensors inputs = in_order(call, given);
   check_count(call, "output tensor", outputs.size(), inputs.size());
   std::vector<TensorView> in;
   std::vector<TensorView> out;
@@ -209,6 +262,7 @@ DlaunchBackend::WorkPointer DlaunchBackend::allgather_into_tensor_coalesced(
     check_parts(call, outputs[i], inputs[i], size_);
     in.push_back(view_of(call, inputs[i]));
     out.push_back(view_of(call, outputs[i]));
+    check_apart(call, {in[i]}, {out[i]}, in[i].data, part_of(out[i], in[i], rank_));
   }
   return collective({OpType::COALESCED, call, "dlaunch:all_gather_into_tensor", 0, options.timeout,
                      inputs, outputs},
@@ -222,7 +276,7 @@ DlaunchBackend::WorkPointer DlaunchBackend::allgather_into_tensor_coalesced(
 DlaunchBackend::WorkPointer DlaunchBackend::gather(Lists& outputs, Tensors& inputs,
                                                    const c10d::GatherOptions& options) {
   constexpr const char* call = "gather";
-  const at::Tensor input = in_order(only(call, inputs));
+  const at::Tensor input = in_order(call, only(call, inputs));
   const int root = root_of(call, options.rootRank);
   const auto in = view_of(call, input);
   std::vector<TensorView> out;
@@ -231,7 +285,8 @@ DlaunchBackend::WorkPointer DlaunchBackend::gather(Lists& outputs, Tensors& inpu
     const auto& list = only(call, outputs);
     check_count(call, "output tensor", list.size(), static_cast<std::size_t>(size_));
     check_types(call, input, list.front());
-    out = views_of(call, memory_for(list, copies));
+    out = views_of(call, memory_for(call, list, copies));
+    check_gathered(call, in, out, rank_);
   } else if (!all_of(outputs).empty()) {
     refuse("gather: rank " + std::to_string(root) + " gathers, so no other rank has outputs");
   }
@@ -258,10 +313,11 @@ DlaunchBackend::WorkPointer DlaunchBackend::scatter(Tensors& outputs, Lists& inp
   Tensors list;
   std::vector<ConstTensorView> in;
   if (rank_ == root) {
-    list = in_order(only(call, inputs));
+    list = in_order(call, only(call, inputs));
     check_count(call, "input tensor", list.size(), static_cast<std::size_t>(size_));
     check_types(call, output, list.front());
     in = read_views_of(call, list);
+    check_scattered(call, in, out, rank_);
   } else if (!all_of(inputs).empty()) {
     refuse("scatter: rank " + std::to_string(root) + " scatters, so no other rank has inputs");
   }
@@ -274,28 +330,37 @@ DlaunchBackend::WorkPointer DlaunchBackend::scatter(Tensors& outputs, Lists& inp
 DlaunchBackend::WorkPointer DlaunchBackend::reduce_scatter(
     Tensors& outputs, Lists& inputs, const c10d::ReduceScatterOptions& options) {
   constexpr const char* call = "reduce_scatter";
-  const auto& output = only(call, outputs);
-  const Tensors list = in_order(only(call, inputs));
-  check_count(call, "input tensor", list.size(), static_cast<std::size_t>(size_));
-  check_types(call, output, list.front());
-  const auto in = read_views_of(call, list, Elements::reduced);
-  const auto out = view_of(call, output, Elements::reduced);
-  const auto reduction = reduction_of(call, options.reduceOp);
+  const auto out = alike_views_of(call, outputs, Elements::reduced);
+  check_count(call, "list of input tensors", inputs.size(), out.size());
+  const auto reduction = reduction_of(call, options.reduceOp, outputs.front().scalar_type());
+  Tensors held;
+  std::vector<std::vector<ConstTensorView>> in;
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    const Tensors list = in_order(call, inputs[i]);
+    check_count(call, "input tensor", list.size(), static_cast<std::size_t>(size_));
+    check_types(call, outputs[i], list.front());
+    in.push_back(read_views_of(call, list, Elements::reduced));
+    check_scattered(call, in[i], out[i], rank_);
+    held.insert(held.end(), list.begin(), list.end());
+  }
   return collective(
-      {OpType::REDUCE_SCATTER, call, "dlaunch:reduce_scatter", 0, options.timeout, list, outputs},
+      {OpType::REDUCE_SCATTER, call, "dlaunch:reduce_scatter", 0, options.timeout, held, outputs},
       [&](Communicator& communicator, const dlaunch::Options& asked, Works& works) {
-        works.push_back(communicator.start_reduce_scatter_list(in, out, reduction, asked));
+        for (std::size_t i = 0; i < out.size(); ++i) {
+          works.push_back(communicator.start_reduce_scatter_list(in[i], out[i], reduction, asked));
+        }
       });
 }
 
 DlaunchBackend::WorkPointer DlaunchBackend::_reduce_scatter_base(
     at::Tensor& output, at::Tensor& given, const c10d::ReduceScatterOptions& options) {
   constexpr const char* call = "reduce_scatter_tensor";
-  const at::Tensor input = in_order(given);
+  const at::Tensor input = in_order(call, given);
   check_parts(call, input, output, size_);
   const auto in = view_of(call, input, Elements::reduced);
   const auto out = view_of(call, output, Elements::reduced);
-  const auto reduction = reduction_of(call, options.reduceOp);
+  check_apart(call, {in}, {out}, part_of(in, out, rank_), out.data);
+  const auto reduction = reduction_of(call, options.reduceOp, output.scalar_type());
   return collective({OpType::_REDUCE_SCATTER_BASE, call, "dlaunch:reduce_scatter_tensor", 0,
                      options.timeout, Tensors{input}, Tensors{output}},
                     [&](Communicator& communicator, const dlaunch::Options& asked, Works& works) {
@@ -306,16 +371,18 @@ DlaunchBackend::WorkPointer DlaunchBackend::_reduce_scatter_base(
 DlaunchBackend::WorkPointer DlaunchBackend::reduce_scatter_tensor_coalesced(
     Tensors& outputs, Tensors& given, const c10d::ReduceScatterOptions& options) {
   constexpr const char* call = "reduce_scatter_tensor";
-  const Tensors inputs = in_order(given);
+  const Tensors inputs = in_order(call, given);
   check_count(call, "output tensor", outputs.size(), inputs.size());
   std::vector<TensorView> in;
   std::vector<TensorView> out;
+  Reduction reduction;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     check_parts(call, inputs[i], outputs[i], size_);
     in.push_back(view_of(call, inputs[i], Elements::reduced));
     out.push_back(view_of(call, outputs[i], Elements::reduced));
+    check_apart(call, {in[i]}, {out[i]}, part_of(in[i], out[i], rank_), out[i].data);
+    reduction = reduction_of(call, options.reduceOp, outputs[i].scalar_type());
   }
-  const auto reduction = reduction_of(call, options.reduceOp);
   return collective(
       {OpType::COALESCED, call, "dlaunch:reduce_scatter_tensor", 0, options.timeout, inputs,
        outputs},
@@ -333,33 +400,36 @@ DlaunchBackend::WorkPointer DlaunchBackend::alltoall_base(at::Tensor& output, at
                                                           std::vector<std::int64_t>& input_splits,
                                                           const c10d::AllToAllOptions& options) {
   constexpr const char* call = "all_to_all_single";
-  const at::Tensor input = apart_from({output}, {given}).front();
+  const at::Tensor input = apart_from(call, {output}, {given}).front();
   check_types(call, input, output);
   const auto in = view_of(call, input);
   const auto out = view_of(call, output);
   const auto in_counts = counts_of(call, input, input_splits, size_);
   const auto out_counts = counts_of(call, output, output_splits, size_);
-  // Ranks that give sizes and ranks that give none may meet: what is asked for decides the form.
-  const bool is_even = input_splits.empty() && output_splits.empty();
-  return collective({OpType::ALLTOALL_BASE, call, "dlaunch:all_to_all_single", 0, options.timeout,
-                     Tensors{input}, Tensors{output}},
-                    [&](Communicator& communicator, const dlaunch::Options& asked, Works& works) {
-                      works.push_back(is_even ? communicator.start_all_to_all(in, out, asked)
-                                              : communicator.start_all_to_all_v(in, in_counts, out,
-                                                                                out_counts, asked));
-                    });
+  const auto me = static_cast<std::size_t>(rank_);
+  check_own_part(call, in_counts[me], out_counts[me]);
+  return collective(
+      {OpType::ALLTOALL_BASE, call, "dlaunch:all_to_all_single", 0, options.timeout, Tensors{input},
+       Tensors{output}},
+      [&](Communicator& communicator, const dlaunch::Options& asked, Works& works) {
+        // Ranks that give sizes and ranks that give none may meet in one call.
+        works.push_back(communicator.start_all_to_all_v(in, in_counts, out, out_counts, asked));
+      });
 }
 
 DlaunchBackend::WorkPointer DlaunchBackend::alltoall(Tensors& outputs, Tensors& given,
                                                      const c10d::AllToAllOptions& options) {
   constexpr const char* call = "all_to_all";
-  const Tensors inputs = apart_from(outputs, in_order(given));
+  const Tensors inputs = apart_from(call, outputs, in_order(call, given));
   check_count(call, "output tensor", outputs.size(), static_cast<std::size_t>(size_));
   check_count(call, "input tensor", inputs.size(), static_cast<std::size_t>(size_));
   check_types(call, inputs.front(), outputs.front());
   const auto in = read_views_of(call, inputs);
   Copies copies;
-  const auto out = views_of(call, memory_for(outputs, copies));
+  const auto out = views_of(call, memory_for(call, outputs, copies));
+  const auto me = static_cast<std::size_t>(rank_);
+  check_own_part(call, in[me].count, out[me].count);
+  check_apart(call, in, read_only(out), nullptr, nullptr);
   return collective({OpType::ALLTOALL,
                      call,
                      "dlaunch:all_to_all",
@@ -372,52 +442,6 @@ DlaunchBackend::WorkPointer DlaunchBackend::alltoall(Tensors& outputs, Tensors& 
                     [&](Communicator& communicator, const dlaunch::Options& asked, Works& works) {
                       works.push_back(communicator.start_all_to_all_list(in, out, asked));
                     });
-}
-
-// ---- Barriers. ----
-
-DlaunchBackend::WorkPointer DlaunchBackend::barrier(const c10d::BarrierOptions& options) {
-  constexpr const char* call = "barrier";
-  return collective({OpType::BARRIER, call, "dlaunch:barrier", 0, options.timeout, {}, {}},
-                    [&](Communicator& communicator, const dlaunch::Options& asked, Works& works) {
-                      works.push_back(communicator.start_barrier(asked));
-                    });
-}
-
-/// A barrier that fails names the ranks that did not come, on all ranks that did.
-void DlaunchBackend::monitoredBarrier(const c10d::BarrierOptions& options,
-                                      bool /*wait_all_ranks*/) {
-  c10d::BarrierOptions asked;
-  asked.timeout = options.timeout;
-  barrier(asked)->wait();
-}
-
-// ---- Messages. ----
-
-DlaunchBackend::WorkPointer DlaunchBackend::send(Tensors& tensors, int to, int tag) {
-  const auto view = view_of("send", only("send", tensors));
-  return message({OpType::SEND, "send", "dlaunch:send", 0, {}, tensors, {}}, Started::Kind::send,
-                 tag, [&](Communicator& communicator, const MessageOptions& asked) {
-                   return communicator.isend(view, to, asked);
-                 });
-}
-
-DlaunchBackend::WorkPointer DlaunchBackend::recv(Tensors& tensors, int from, int tag) {
-  const auto view = view_of("recv", only("recv", tensors));
-  return message({OpType::RECV, "recv", "dlaunch:recv", 0, {}, tensors, tensors},
-                 Started::Kind::receive, tag,
-                 [&](Communicator& communicator, const MessageOptions& asked) {
-                   return communicator.irecv(view, from, asked);
-                 });
-}
-
-DlaunchBackend::WorkPointer DlaunchBackend::recvAnysource(Tensors& tensors, int tag) {
-  const auto view = view_of("recv", only("recv", tensors));
-  return message({OpType::RECVANYSOURCE, "recv", "dlaunch:recvAnySource", 0, {}, tensors, tensors},
-                 Started::Kind::receive, tag,
-                 [&](Communicator& communicator, const MessageOptions& asked) {
-                   return communicator.irecv(view, any_source, asked);
-                 });
 }
 
 }  // namespace dlaunch::torch_backend

@@ -54,8 +54,11 @@ bool Group::wait(Started& started, Clock::time_point until) {
   for (Clock::duration slice = slice_first; !started.is_complete();
        slice = std::min(slice * 2, slice_max)) {
     const auto left = until == Clock::time_point::max() ? slice : until - Clock::now();
+    Dropped dropped;  // Until the turn is over.
     const std::lock_guard turn(turns_);
     if (started.advance(std::min(slice, left))) break;
+    // Threads that only ask find no turn to look in, as this one has nearly all.
+    let_go_of_complete(dropped);
     if (left <= Clock::duration::zero()) return false;
   }
   return true;

@@ -48,6 +48,12 @@ PYBIND11_MODULE(DLAUNCH_TORCH_MODULE, module) {
           },
           py::call_guard<py::gil_scoped_release>())
       .def("of_members", &DlaunchBackend::of_members, py::call_guard<py::gil_scoped_release>())
-      .def("find_lost", &DlaunchBackend::find_lost, py::call_guard<py::gil_scoped_release>());
+      .def("find_lost", &DlaunchBackend::find_lost, py::call_guard<py::gil_scoped_release>())
+      // As Python finds them at gloo's and NCCL's.
+      .def_property_readonly("options", &DlaunchBackend::getBackendOptions)
+#ifdef DLAUNCH_TORCH_HAS_ERROR_TYPE
+      .def("get_error", &DlaunchBackend::getError)
+#endif
+      .def("_set_default_timeout", &DlaunchBackend::setTimeout);
   module.def("leave_at_exit", &dlaunch::torch_backend::leave_at_exit);
 }

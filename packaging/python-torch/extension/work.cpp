@@ -65,15 +65,26 @@ void StartedWork::throw_late(milliseconds limit, bool is_over) const {
 c10::intrusive_ptr<c10::ivalue::Future> StartedWork::getFuture() {
   const std::lock_guard lock(future_mutex_);
   if (future_) return future_;
-  future_ = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
-  when_complete([future = future_, started = started_, out = what_.out] {
+  const c10::IValue out = value();
+  future_ = c10::make_intrusive<c10::ivalue::Future>(out.type());
+  when_complete([future = future_, started = started_, out] {
     if (const auto error = started->error()) {
       future->setErrorIfNeeded(error);
     } else {
-      future->markCompleted(c10::IValue(out));
+      future->markCompleted(out);
     }
   });
   return future_;
+}
+
+c10::IValue StartedWork::value() const {
+  if (what_.list_size == 0) return what_.out;
+  std::vector<std::vector<at::Tensor>> lists;
+  for (std::size_t i = 0; i < what_.out.size(); ++i) {
+    if (i % what_.list_size == 0) lists.emplace_back();
+    lists.back().push_back(what_.out[i]);
+  }
+  return lists;
 }
 
 void StartedWork::when_complete(std::function<void()> then) {

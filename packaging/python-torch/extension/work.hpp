@@ -26,6 +26,8 @@ class StartedWork final : public c10d::Work {
     std::vector<at::Tensor> out;
     std::function<void()> ended = {};  ///< Called once it is known to be complete.
     Copies copies = {};                ///< Made when it is complete.
+    /// Where `out` is more than one list, as many tensors as each has; else 0.
+    std::size_t list_size = 0;
   };
   StartedWork(int rank, What what, std::shared_ptr<Group> group, std::shared_ptr<Started> started);
 
@@ -47,6 +49,8 @@ class StartedWork final : public c10d::Work {
 
  private:
   void note_end();
+  /// What its future has, as gloo's has it.
+  c10::IValue value() const;
   void when_complete(std::function<void()> then);
   [[noreturn]] void throw_late(std::chrono::milliseconds limit, bool is_over) const;
 

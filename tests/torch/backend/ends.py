@@ -37,6 +37,8 @@ def main():
         print(f"the other has {tensor.item()}", flush=True)
     except dist.DistBackendError as error:
         print(f"the other hears: {error}", flush=True)
+        backend = dist.distributed_c10d._get_default_group()._get_backend(torch.device("cpu"))
+        print(f"torch is told of {backend.get_error().name}" if hasattr(backend, "get_error") else "", flush=True)
 
 
 main()

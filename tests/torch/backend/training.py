@@ -1,6 +1,7 @@
 """What PyTorch builds on process groups: DDP, FSDP2, DTensor, functional collectives, checkpoints, Join.
 
-Prints a digest of what was trained, which is the same for every backend.
+training.py BACKEND prints DDP's losses, and a digest of all that was trained, which is the same for every backend with two
+ranks. training.py BACKEND BACKEND prints the losses of each.
 """
 import hashlib
 import os
@@ -34,9 +35,13 @@ def train(net, rank, steps=5):
     return losses
 
 
+def losses(rank, size):
+    return train(DistributedDataParallel(model(), bucket_cap_mb=0.005), rank)
+
+
 def ddp(rank, size):
-    net = DistributedDataParallel(model(), bucket_cap_mb=0.005)
-    said = train(net, rank)
+    said = losses(rank, size)
+    print(f"rank {rank} of {size}: losses {' '.join(said)}")
     # A communication hook whose future is another call's.
     from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
     net = DistributedDataParallel(model())
@@ -103,6 +108,13 @@ def checkpoint(rank, size):
 
 
 def main():
+    if len(sys.argv) > 2:
+        for backend in sys.argv[1:]:
+            dist.init_process_group(backend)
+            rank, size = dist.get_rank(), dist.get_world_size()
+            print(f"rank {rank} of {size}: losses of {backend} {' '.join(losses(rank, size))}")
+            dist.destroy_process_group()
+        return
     dist.init_process_group(sys.argv[1])
     rank, size = dist.get_rank(), dist.get_world_size()
     digest = hashlib.sha256()
