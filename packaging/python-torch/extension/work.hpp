@@ -26,7 +26,7 @@ class StartedWork final : public c10d::Work {
     std::vector<at::Tensor> out;
     std::function<void()> ended = {};  ///< Called once it is known to be complete.
     Copies copies = {};                ///< Made when it is complete.
-    /// Where `out` is more than one list, as many tensors as each has; else 0.
+    /// The tensors of each list, if `out` has several lists; else 0.
     std::size_t list_size = 0;
   };
   StartedWork(int rank, What what, std::shared_ptr<Group> group, std::shared_ptr<Started> started);
