@@ -18,7 +18,7 @@ using shared::Parts;
 using transport::Op;
 using Buffer = std::span<std::byte>;
 
-/// Bytes of all ranks together that scan_gathered gathers at a time, at most.
+/// Bytes of all ranks together that fold_gathered gathers at a time, at most.
 constexpr std::size_t scan_chunk_max = 1u << 20;
 
 /// An operation's algorithms for ranks that do not all share memory.
@@ -99,9 +99,9 @@ void keep_part(Mesh& mesh, const ConstRankParts& in, std::byte* out, const Reduc
   put(out, all.get() + begin_of_part(in.offsets(), mesh.rank()), in.size(mesh.rank()));
 }
 
-/// Every rank gathers all ranks' data, a chunk at a time, and reduces the data of the ranks before
-/// it.
-void scan_gathered(const Ranks& ranks, BytesView in, std::byte* out, const Reducer& reducer,
+/// Every rank gathers all ranks' data, a chunk at a time, and reduces that of the first `before`
+/// ranks; of none: it writes nothing.
+void fold_gathered(const Ranks& ranks, BytesView in, std::byte* out, const Reducer& reducer,
                    int before) {
   const auto n = static_cast<std::size_t>(ranks.mesh.size());
   const std::size_t element = reducer.element_bytes();
@@ -124,12 +124,11 @@ void scan_gathered(const Ranks& ranks, BytesView in, std::byte* out, const Reduc
 bool has_large_elements(const Ranks& ranks, const Reducer& reducer) {
   return reducer.element_bytes() > element_bytes_max(static_cast<std::size_t>(ranks.mesh.size()));
 }
-/// For large elements: every rank gathers what all have, and those that take the result reduce it.
-void reduce_gathered(const Ranks& ranks, BytesView in, std::byte* out, const Reducer& reducer,
-                     bool takes = true) {
-  scan_gathered(ranks, in, out, reducer, takes ? ranks.mesh.size() : 0);
+/// For large elements.
+void reduce_gathered(const Ranks& ranks, BytesView in, std::byte* out, const Reducer& reducer) {
+  fold_gathered(ranks, in, out, reducer, ranks.mesh.size());
 }
-/// The same of parts, of which this rank takes its own.
+/// The same, of which this rank keeps its part.
 void reduce_scatter_gathered(const Ranks& ranks, const ConstRankParts& in, std::byte* out,
                              const Reducer& reducer) {
   const auto all = ranks.mesh.buffer_pool().take(in.bytes());
@@ -199,7 +198,8 @@ void apart::broadcast(const Ranks& ranks, std::span<std::byte> data, int root) {
 
 void reduce(const Ranks& ranks, BytesView in, std::byte* out, int root, const Reducer& reducer) {
   if (has_large_elements(ranks, reducer)) {
-    return reduce_gathered(ranks, in, out, reducer, ranks.mesh.rank() == root);
+    const bool has_result = ranks.mesh.rank() == root;
+    return fold_gathered(ranks, in, out, reducer, has_result ? ranks.mesh.size() : 0);
   }
   if (ranks.shm != nullptr) return shared::reduce(*ranks.shm, in, out, root, reducer);
   run(reduces, ranks, {in.size(), reducer.freedom()}, in, out, root, reducer);
@@ -274,13 +274,13 @@ void all_to_all(const Ranks& ranks, const std::byte* in, std::byte* out, std::si
 }
 
 void scan(const Ranks& ranks, BytesView in, std::byte* out, const Reducer& reducer, int before) {
-  static constexpr Way<Messages, decltype(scan_gathered)> scans[] = {
-      {Messages::gathered, scan_gathered},
+  static constexpr Way<Messages, decltype(fold_gathered)> scans[] = {
+      {Messages::gathered, fold_gathered},
       {Messages::chain, [](const Ranks& all, BytesView data, std::byte* to, const Reducer& by,
                            int first) { scan_chain(all.mesh, data, to, by, first); }}};
   static_assert(is_whole(scans, Op::scan));
   if (ranks.shm != nullptr || has_large_elements(ranks, reducer)) {
-    return scan_gathered(ranks, in, out, reducer, before);
+    return fold_gathered(ranks, in, out, reducer, before);
   }
   const Algorithm how = select(ranks, Op::scan, {in.size(), reducer.freedom()});
   way_of(scans, how.as<Messages>())(ranks, in, out, reducer, before);

@@ -242,6 +242,11 @@ Received Communicator::State::receive(const TensorView& data, int from,
     Receive incoming = call.make_message_receive(from, options.tag, into.bytes());
     incoming.up_to = up_to;
     call.receive_message(incoming);
+    {
+      const auto lock = mesh->lock();
+      if (mesh->is_telling())
+        progress_thread->attend();  // The sender is told while this rank goes on.
+    }
     into.commit(incoming.header.count);
     what = received(group, incoming.source, incoming.header);
   });

@@ -148,7 +148,7 @@ void MessageWork::begin(Communicator::State& owner) {
     } else {
       owner.mesh->post(*sending());
     }
-    if (is_pending()) owner.progress_thread->attend();
+    if (is_pending() || owner.mesh->is_telling()) owner.progress_thread->attend();
   }
   if (!has_arrived()) return;
   owner.mesh->tell_program();
@@ -264,18 +264,13 @@ bool MessageWork::test() {
   return true;
 }
 
-/// What it waits for may lie behind messages that nobody has received yet; so may the word that a
-/// synchronous message was taken.
+/// What it waits for, a posted receive, may lie behind messages that nobody has received yet; so
+/// may the word that a synchronous message was taken.
 void MessageWork::look_past() {
-  transport::Inbox& inbox = owner_->mesh->inbox();
-  if (const Outgoing* const outgoing = sending()) {
-    const bool is_answered = outgoing->is_synchronous;
-    inbox.look_past(is_answered ? std::span(&outgoing->to, 1) : std::span<const int>());
-    return;
-  }
-  const Receive& receive = *receiving();
-  const bool has_met = receive.state != Receive::State::waiting;
-  inbox.look_past(has_met ? std::span<const int>() : receive.awaited());
+  const Outgoing* const outgoing = sending();
+  const bool is_answered = outgoing != nullptr && outgoing->is_synchronous;
+  owner_->mesh->inbox().look_past(is_answered ? std::span(&outgoing->to, 1)
+                                              : std::span<const int>());
 }
 
 /// Whether wait() would not wait now.
@@ -314,11 +309,14 @@ void MessageWork::wait_beside(std::span<Work* const> works, Clock::time_point un
     WorkState* const state = work != nullptr ? of(*work) : nullptr;
     MessageWork* const beside = state != nullptr ? state->message() : nullptr;
     if (beside == nullptr || beside->mesh() != mesh()) return false;
-    beside->look_past();
+    if (beside != this && beside->sending() != nullptr) beside->look_past();
     return beside->has_arrived() || beside->cannot_arrive();
   };
-  const bool ended = owner_->watch(
-      [&] { return std::any_of(works.begin(), works.end(), has_ended); }, until, failure_interval);
+  const auto ends = [&] {
+    look_past();  // For all posted receives.
+    return std::any_of(works.begin(), works.end(), has_ended);
+  };
+  const bool ended = owner_->watch(ends, until, failure_interval);
   // A rank that looks again and again may keep the awaited one from its processor.
   if (!ended && owner_->mesh->is_crowded()) ::sched_yield();
 }

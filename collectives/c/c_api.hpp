@@ -32,7 +32,7 @@ struct Handle {
   /// LastFailure.
   explicit Handle(bool is_shared) : shared(is_shared), serial(is_shared ? next_serial() : 0) {}
   const bool shared;
-  const std::uint64_t serial;  ///< Of a shared one: its own number.
+  const std::uint64_t serial;  ///< Its own number if it is shared; else 0.
   mutable std::string message;
 
  private:

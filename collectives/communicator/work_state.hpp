@@ -63,7 +63,8 @@ struct WorkState {
 /// lists it.
 class MessageWork final : public WorkState {
  public:
-  /// Copies the options field by field: see make_header.
+  /// Copies the options field by field (see make_header), but the stream, which no message in host
+  /// memory has.
   MessageWork(const MessageOptions& options, int peer)
       : options_{.timeout = options.timeout,
                  .tag = options.tag,

@@ -60,7 +60,7 @@ class DLAUNCH_API Reduction {
   /// `count` of the function is that of such elements. The same on all ranks, else Error{mismatch};
   /// Error{misuse}: a buffer, or a rank's part, that is no whole number of them. 0: the dtype's
   /// elements. Those of more than 128 KiB, or than 512 KiB divided by the number of ranks, take a
-  /// slower way, and memory for one of each rank.
+  /// slower way, and memory for one or more of each rank.
   static Reduction custom(std::string name, Fold fold, std::size_t element_bytes = 0);
 
   /// Picks the pair of the least value among pairs of a value and an index, and among equal ones

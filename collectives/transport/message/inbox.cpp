@@ -280,11 +280,12 @@ bool Inbox::has_room(const Source& s) const {
 void Inbox::look_past(std::span<const int> ranks) {
   if (under_way_ == 0) return;
   for (const auto& [from, s] : sources_) {
-    if (!is_stalled(*s)) continue;
-    const bool is_awaited = s->awaited > 0 || !posted_for_any_.empty();
-    if (is_awaited || std::find(ranks.begin(), ranks.end(), from) != ranks.end()) {
-      s->is_passed = true;
-    }
+    if (!is_stalled(*s) || s->is_passed) continue;
+    const auto listens = [rank = from](const Receive& each) { return listens_to(each, rank); };
+    s->is_passed = s->awaited > 0 ||
+                   std::any_of(posted_for_any_.begin(), posted_for_any_.end(), listens) ||
+                   std::any_of(probes_.begin(), probes_.end(), listens) ||
+                   std::find(ranks.begin(), ranks.end(), from) != ranks.end();
   }
 }
 

@@ -4,8 +4,8 @@
 #include "collectives/transport/message/match_table.hpp"
 #include "collectives/transport/message/message.hpp"
 #include "collectives/transport/message/receive.hpp"
-#include "runtime/base/pools.hpp"
 #include "runtime/base/intrusive_list.hpp"
+#include "runtime/base/pools.hpp"
 
 #include <array>
 #include <atomic>
@@ -80,11 +80,11 @@ class Inbox {
   /// Whether a message has begun and is not complete.
   bool is_receiving(int from) const { return source(from).active; }
   bool is_held(int from);
-  /// Somebody waits and has not found what they need, from one of these ranks if there are any: a
-  /// message at which one of them is held, or a rank from which a receive is posted, is parked even
-  /// beyond the limit, as what lies behind it may be awaited. So a program may receive in any
-  /// order, and wait for its receives in any order, whatever the sizes are; it then needs the
-  /// memory.
+  /// Somebody waits and has not found what they need, from one of these ranks if there are any. A
+  /// message at which one of them is held is parked even beyond the limit, as what lies behind it
+  /// may be awaited; so is one of each rank to which a posted receive or probe listens. So a
+  /// program may receive in any order, and wait for its receives in any order, whatever the sizes
+  /// are; it then needs the memory.
   void look_past(std::span<const int> ranks);
   /// Whether a message has begun and nobody takes it.
   bool is_stalled(int from) const { return is_stalled(source(from)); }

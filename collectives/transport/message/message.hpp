@@ -208,6 +208,8 @@ struct Header {
   std::uint64_t bytes = 0;
 };
 static_assert(sizeof(Header) == 56 && std::is_trivially_copyable_v<Header>);
+static_assert(offsetof(Header, kind) == 4 && offsetof(Header, reduce) == 7);  // See make_header.
+static_assert(offsetof(Header, root) == 40 && offsetof(Header, tag) == 44 && alignof(Header) == 8);
 
 /// Whether its header has the call's traffic in place of a tag.
 constexpr bool has_traffic(Kind kind) noexcept {
@@ -221,8 +223,8 @@ constexpr std::uint64_t word_of(std::uint32_t first, std::uint32_t second) noexc
   if constexpr (std::endian::native == std::endian::little) std::swap(first, second);
   return std::uint64_t{first} << 32 | second;
 }
-/// It writes fields that share a word as one: who copies the header loads whole words soon, and a
-/// load of what several stores have just written waits until the core has handed on all its stores,
+/// It writes fields that share a word as one. The header is copied soon, in whole words, and a load
+/// of what several stores have just written waits until the core has handed on all its stores,
 /// those of the message before among them.
 inline Header make_header(Kind kind, std::uint64_t communicator, const Fingerprint& call,
                           std::uint64_t bytes, int tag = 0) {

@@ -61,7 +61,7 @@ class ReceivingEnd {
   virtual ~ReceivingEnd() = default;
   /// Whether it surely has nothing new: a quick look, which only a counter in memory allows.
   bool is_quiet() const noexcept {
-    return counter_ != nullptr && counter_->load(std::memory_order_relaxed) == read_;
+    return counter_ != nullptr && (counter_->load(std::memory_order_relaxed) & ~mark_) == read_;
   }
   /// Reads and hands on what there is, without blocking. Returns whether anything moved.
   virtual bool pump(Inbox& inbox, const OnControl& on_control) = 0;
@@ -80,10 +80,15 @@ class ReceivingEnd {
 
  protected:
   ReceivingEnd() = default;
-  explicit ReceivingEnd(const std::atomic<std::uint64_t>& counter) : counter_(&counter) {}
+  ReceivingEnd(const std::atomic<std::uint64_t>& counter, std::uint64_t mark)
+      : counter_(&counter), mark_(mark) {}
 
-  const std::atomic<std::uint64_t>* const counter_ = nullptr;  ///< What its sender counts up;
-  std::uint64_t read_ = 0;                                     ///< the part that was taken in.
+  /// The reader has got so far in what its sender counts up.
+  std::uint64_t read_ = 0;
+
+ private:
+  const std::atomic<std::uint64_t>* const counter_ = nullptr;
+  const std::uint64_t mark_ = 0;  ///< The part of the counter that is no number.
 };
 
 /// The receiving ends that a mesh has: one for each rank from which something has come, or of which

@@ -195,7 +195,7 @@ bool RingWriter::write_some(const Header& header, BytesView payload, std::size_t
 
 RingReader::RingReader(Segment& segment, Wakeup& bell, std::size_t set, int to, int from,
                        int from_rank, const bool& is_sending)
-    : ReceivingEnd(segment.ring(set, to, from).written),
+    : ReceivingEnd(segment.ring(set, to, from).written, Ring::closed),
       ring_(segment.ring(set, to, from)),
       bell_(bell),
       from_(from),

@@ -38,7 +38,7 @@ std::vector<std::string> addresses_of(const std::string& host) {
   const Found found = looked_up(host);
   for (const addrinfo* each = found.get(); each != nullptr; each = each->ai_next) {
     std::string text = text_of(each->ai_addr, each->ai_addrlen);
-    if (std::find(addresses.begin(), addresses.end(), text) == addresses.end()) {
+    if (!text.empty() && std::find(addresses.begin(), addresses.end(), text) == addresses.end()) {
       addresses.push_back(std::move(text));
     }
   }

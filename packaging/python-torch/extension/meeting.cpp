@@ -145,7 +145,7 @@ std::string address_for_others(Talk& talk) {
       doubt = "'" + name + "' is " + own.front();
       break;
     }
-    // Another host's: what leads from here to there leads back.
+    // The name is another host's, from which the way back leads to this address.
     const std::string from = own_address_toward(name);
     if (!from.empty()) return url_at(from);
   }

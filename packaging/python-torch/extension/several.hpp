@@ -14,7 +14,7 @@
 /// the others are reduced into it before, or copied from it afterwards.
 namespace dlaunch::torch_backend {
 
-/// Of one tensor or more, all of one type and shape.
+/// Views of one tensor or more, all of one type and shape.
 std::vector<TensorView> alike_views_of(const char* call, const std::vector<at::Tensor>& tensors,
                                        Elements use = Elements::moved);
 /// `index`, if there is such a tensor.

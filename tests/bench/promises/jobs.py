@@ -379,7 +379,8 @@ def cut(gate, build):
     lost = a.said("node b is lost", 1)
     took = a.times("node b is lost")[0] - cut_at if lost else GIVE_UP_S
     # The last heartbeat was up to a second before.
-    gate.is_so(f"cut: the node that is cut off keeps its place for 4 s ({took:.3g} s)", took >= 4)
+    gate.is_so(f"cut: the node that is cut off keeps its place for {4 / gate.room:.3g} s ({took:.3g} s)",
+               took >= 4 / gate.room)
     gate.holds("cut: it is lost", took, 6, "s")
     time.sleep(max(0, cut_at + 20 - time.monotonic()))
     gate.is_so("cut: it has started nothing while it was cut off", len(b.times("READY")) == 1)

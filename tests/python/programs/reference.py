@@ -30,8 +30,9 @@ for head, text in rows:
     for name in (name for name in words(text) if not name.endswith("_")):
         at = owner
         for part in name.split("."):
-            # An attribute of instances alone stands in the class' source.
-            known = any(hasattr(one, part) for one in (at, dlaunch)) or part in inspect.getsource(owner)
+            # An attribute of instances alone is set, or annotated, in the class' source.
+            known = any(hasattr(one, part) for one in (at, dlaunch)) or re.search(
+                rf"self\.{part}\b|^    {part}\s*:", inspect.getsource(owner), re.MULTILINE)
             assert known, f"the reference has {owner.__name__}'s {name}, and the package has not"
             at = getattr(at, part, getattr(dlaunch, part, None))
 

@@ -42,7 +42,7 @@ void compose(void* accumulated, const void* next, std::size_t count, DType) {
     std::memcpy(static_cast<std::byte*>(accumulated) + i * sizeof a, &a, sizeof a);
   }
 }
-/// Of elements that are so many maps each.
+/// Its elements are so many maps each.
 Reduction composed(std::size_t maps = 1) {
   return Reduction::custom(
       "compose",

@@ -17,8 +17,8 @@ namespace {
 
 using AddressOf = int (*)(int, sockaddr*, socklen_t*);
 
-/// Of this process' TCP connections the one of which `end` (its own or its other one) has this
-/// port: for how long its bytes may be unacknowledged, in ms.
+/// For how many ms bytes may be unacknowledged on the TCP connection of this process one end of
+/// which, its own or the other one, has this port.
 std::optional<int> unacknowledged_ms_max(AddressOf end, std::uint16_t port) {
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
     const std::string name = entry.path().filename();
