@@ -277,14 +277,19 @@ bool Inbox::has_room(const Source& s) const {
          s.parked_bytes + s.header.bytes + parked_overhead <= parked_bytes_max_;
 }
 
+/// Whether one of a list's listens to this rank.
+template <class List>
+bool Inbox::listens(const List& list, int rank) {
+  const Receive* each = list.first();
+  while (each != nullptr && !listens_to(*each, rank)) each = List::after(*each);
+  return each != nullptr;
+}
+
 void Inbox::look_past(std::span<const int> ranks) {
   if (under_way_ == 0) return;
   for (const auto& [from, s] : sources_) {
     if (!is_stalled(*s) || s->is_passed) continue;
-    const auto listens = [rank = from](const Receive& each) { return listens_to(each, rank); };
-    s->is_passed = s->awaited > 0 ||
-                   std::any_of(posted_for_any_.begin(), posted_for_any_.end(), listens) ||
-                   std::any_of(probes_.begin(), probes_.end(), listens) ||
+    s->is_passed = s->awaited > 0 || listens(posted_for_any_, from) || listens(probes_, from) ||
                    std::find(ranks.begin(), ranks.end(), from) != ranks.end();
   }
 }

@@ -177,6 +177,8 @@ class Inbox {
     return arrival.parked != nullptr ? arrival.parked->header : source(arrival.from).header;
   }
   void answer_probes(const Arrival& arrival);
+  template <class List>
+  static bool listens(const List& list, int rank);
   void find(Receive& probe, const Arrival& arrival);
   void list(Receive& receive);
   void list_exact(Receive& receive, Source& s);
