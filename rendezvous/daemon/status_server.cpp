@@ -127,10 +127,7 @@ Page StatusServer::answer_to_action(const PageRequest& request) {
   }
   auto asked = action_of(request, operators.get());
   if (auto* page = std::get_if<Page>(&asked)) {
-    if (page->code == 401 || page->code == 403) {
-      ++actions_denied_;
-      if (operators) note_denial(request, *page);
-    }
+    if (page->code == 401 || page->code == 403) note_denial(request, *page);
     return std::move(*page);
   }
   return outcome_page(actions_.act(std::get<Action>(std::move(asked))));
@@ -138,6 +135,7 @@ Page StatusServer::answer_to_action(const PageRequest& request) {
 
 /// Anybody with an account here can cause denials, so the log has one line a minute.
 void StatusServer::note_denial(const PageRequest& request, const Page& page) {
+  ++actions_denied_;
   const auto now = Clock::now();
   if (denials_told_ && now < *denials_told_ + denials_period) {
     ++denials_untold_;
@@ -152,7 +150,10 @@ void StatusServer::note_denial(const PageRequest& request, const Page& page) {
 }
 
 Page StatusServer::page_for(const PageRequest& request) {
-  if (auto refusal = refusal_of_foreign(request)) return *std::move(refusal);
+  if (auto refusal = refusal_of_foreign(request)) {
+    if (is_action(request)) note_denial(request, *refusal);
+    return *std::move(refusal);
+  }
   if (is_action(request)) return answer_to_action(request);
   const bool of_jobs = request.target.starts_with(jobs_path);
   if (of_jobs) {

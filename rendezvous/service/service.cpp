@@ -64,16 +64,20 @@ std::variant<wire::Welcome, store::Host::Refusal> Service::State::admit(store::C
   if (hello.session != 0) connected[hello.session] = who;
   Job* job = find(name);
   store::SpaceId space = store::no_space;
+  bool stranger = true;
   if (job != nullptr && hello.session == 0) {
     space = job->space;  // A tool looks around.
+    stranger = false;
   } else if (job != nullptr) {
     // An agent that comes back goes on where it was.
     if (const auto member = job->members.find(hello.session); member != job->members.end()) {
+      stranger = false;
       member->second.connection = who;
       if (member->second.epoch == job->epoch) space = job->space;
     }
   }
   server.seat(who, space);
+  server.count_as_stranger(who, stranger);
   // It hears of no job, unless it joins one.
   server.speak_freely(who, job == nullptr && journal != nullptr && !journal->refusal().empty());
   expect(who, hello.session != 0);
@@ -380,18 +384,16 @@ void Service::State::turn_away(store::ConnectionId who, const std::string& job,
   ++totals.refusals;
   tell(who, refusal);
   server.close(who);
-  if (log) {
-    log({.level = LogLine::Level::warning,
-         .job = job,
-         .sentence = (node.empty() ? "a node" : "node " + node) + " was refused: " + refusal.reason,
-         .event = LogLine::Event::refused});
-  }
+  refusals.add_node(job, find(job) != nullptr,
+                    (node.empty() ? "a node" : "node " + node) + " was refused: " + refusal.reason,
+                    Clock::now(), tell_refusal());
 }
 
 void Service::State::joined(store::ConnectionId who, bool is) {
   const auto caller = callers.find(who);
   if (caller == callers.end() || caller->second.joined == is) return;
   caller->second.joined = is;
+  server.count_as_stranger(who, !is);
   is ? ++agents : --agents;
   if (!is) expect(who, true);  // Its place is for connections that have joined a job, or will.
 }

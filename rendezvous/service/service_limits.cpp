@@ -106,7 +106,7 @@ void Service::State::close_strangers(Clock::time_point now) {
 }
 
 void Service::State::on_refused(store::RefusalKind kind, std::string sentence) {
-  refusals.add(kind, std::move(sentence), Clock::now(), warn());
+  refusals.add(kind, std::move(sentence), Clock::now(), tell_refusal());
   arm();
 }
 
@@ -114,12 +114,18 @@ void Service::State::on_full(const std::string& sentence) {
   const auto now = Clock::now();
   if (full_told != Clock::time_point::min() && now - full_told < RefusalLog::period) return;
   full_told = now;
-  warn()(sentence + "; raise the limit on open files (LimitNOFILE= of the unit, ulimit -n)");
+  if (!log) return;
+  log({LogLine::Level::warning, "",
+       sentence + "; raise the limit on open files (LimitNOFILE= of the unit, ulimit -n)"});
 }
 
-RefusalLog::Tell Service::State::warn() const {
-  return [this](std::string sentence) {
-    if (log) log({LogLine::Level::warning, "", std::move(sentence)});
+RefusalLog::Tell Service::State::tell_refusal() const {
+  return [this](const std::string& job, std::string sentence) {
+    if (!log) return;
+    log({.level = LogLine::Level::warning,
+         .job = job,
+         .sentence = std::move(sentence),
+         .event = job.empty() ? LogLine::Event::other : LogLine::Event::refused});
   };
 }
 

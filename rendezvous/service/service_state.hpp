@@ -109,7 +109,7 @@ struct Service::State final : store::Host, std::enable_shared_from_this<State> {
   void on_failed(store::ConnectionId who, const std::string& sentence);
   /// Counts and logs a connection that was turned away.
   void on_refused(store::RefusalKind kind, std::string sentence);
-  RefusalLog::Tell warn() const;
+  RefusalLog::Tell tell_refusal() const;
   /// Warns, now and then, that there is no room for another connection.
   void on_full(const std::string& sentence);
   /// Watches a connection: it has to join a job in time, or, a tool's, must not fall silent.

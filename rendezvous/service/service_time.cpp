@@ -186,7 +186,7 @@ void Service::State::wait_for_time() {
 void Service::State::keep_time() {
   armed = Clock::time_point::max();
   try {
-    on_time();
+    server.carry_out([this] { on_time(); });
     arm();
   } catch (const std::exception& failure) {  // Memory may be short, say, which may pass.
     armed = Clock::now() + look_again_after;
@@ -203,7 +203,7 @@ void Service::State::on_time() {
   call_early([now](const Early& each) { return each.until <= now; });
   if (forget_before <= now) forget_those_before();
   close_strangers(now);
-  refusals.tick(now, warn());
+  refusals.tick(now, tell_refusal());
   std::vector<Job*> due;
   for (const auto& [when, job] : deadlines) {
     if (when > now) break;

@@ -141,7 +141,7 @@ void Writer::run(const std::stop_token& stop) {
       look();
       // A lead that was in doubt may be ours again.
       if (std::exchange(tended, due) != due) tell_written();
-      const bool copies = go_on_with_backup();
+      const bool copies = go_on_with_backup(stop);
       Seal batch;
       {
         std::unique_lock lock(mutex_);
@@ -227,7 +227,11 @@ bool Writer::write(const std::vector<Change>& batch, const std::stop_token& stop
     look();
     if (wrote == StatePlace::Wrote::all) return true;
     // The unfinished copy may take just the room that is missing.
-    if (copying_) end_backup(BackupStatus::State::failed, "the state itself cannot be written now");
+    tell_surely(stop, [&] {
+      if (copying_) {
+        end_backup(BackupStatus::State::failed, "the state itself cannot be written now");
+      }
+    });
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, stop, pause, [] { return false; });
     if (stop.stop_requested()) return false;
@@ -325,14 +329,13 @@ BackupStatus Writer::backup() const {
   return backup_;
 }
 
-bool Writer::go_on_with_backup() {
+bool Writer::go_on_with_backup(const std::stop_token& stop) {
   std::unique_lock lock(mutex_);
   const bool begins = std::exchange(backup_asked_, false);
-  const std::string name = backup_.name;
   lock.unlock();
   if (!begins && !copying_) return false;
   try {
-    if (begins) copying_ = place_->back_up(name);
+    if (begins) copying_ = place_->back_up(backup().name);
     const bool whole = copying_->step();
     const auto [copied, all] = copying_->size();
     if (whole) {
@@ -340,23 +343,28 @@ bool Writer::go_on_with_backup() {
                  "saved in " + in_quotes(copying_->path()) + ": " + std::to_string(all) + " bytes");
       return false;
     }
-    lock.lock();
-    backup_.sentence = std::to_string(copied) + " of " + std::to_string(all) + " bytes are copied";
-  } catch (const Error& error) {
-    end_backup(BackupStatus::State::failed, error.what());
+    std::string progress =
+        std::to_string(copied) + " of " + std::to_string(all) + " bytes are copied";
+    const std::lock_guard again(mutex_);
+    backup_.sentence = std::move(progress);
+  } catch (const std::exception& error) {  // Also for want of memory: the state is whole.
+    tell_surely(stop, [&] { end_backup(BackupStatus::State::failed, error.what()); });
     return false;
   }
   return true;
 }
 
-void Writer::end_backup(BackupStatus::State state, const std::string& sentence) {
+void Writer::end_backup(BackupStatus::State state, std::string sentence) {
   copying_.reset();
   const bool saved = state == BackupStatus::State::saved;
-  events_.log(saved ? LogLine::Level::info : LogLine::Level::error,
-              "backup " + in_quotes(backup_.name) + (saved ? ": " : " failed: ") + sentence);
+  try {
+    events_.log(saved ? LogLine::Level::info : LogLine::Level::error,
+                "backup " + in_quotes(backup_.name) + (saved ? ": " : " failed: ") + sentence);
+  } catch (const std::bad_alloc&) {  // backup() tells.
+  }
   const std::lock_guard lock(mutex_);
   backup_.state = state;
-  backup_.sentence = sentence;
+  backup_.sentence = std::move(sentence);
 }
 
 }  // namespace dlaunch::rendezvous

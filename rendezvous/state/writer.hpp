@@ -93,8 +93,8 @@ class Writer {
   /// Asks the place for its obstacle, and reports a change of it.
   void look();
   /// A step of the backup that was asked for. True while there is more to copy.
-  bool go_on_with_backup();
-  void end_backup(BackupStatus::State state, const std::string& sentence);
+  bool go_on_with_backup(const std::stop_token& stop);
+  void end_backup(BackupStatus::State state, std::string sentence);
 
   const std::unique_ptr<StatePlace> place_;
   const Events events_;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <future>
 #include <memory>
 #include <mutex>
@@ -70,9 +71,12 @@ class ServiceThread {
   }
 
   Address address;
+  /// Gets each line of the log, on the service's thread, on which it is to be set.
+  std::function<void(const rendezvous::LogLine&)> on_line;
 
  private:
   void note(const rendezvous::LogLine& line) {
+    if (on_line) on_line(line);
     const std::lock_guard lock(mutex_);
     log_.push_back(line);
     changed_.notify_all();

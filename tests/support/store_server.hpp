@@ -37,6 +37,7 @@ class RecordingHost : public store::Host {
   }
   void on_message(store::ConnectionId, const wire::FrameHeader& header,
                   BytesView payload) override {
+    if (on_report) on_report();
     record("message " + std::to_string(static_cast<int>(header.type)) + " " +
            std::string(as_text(payload)));
   }
@@ -49,7 +50,8 @@ class RecordingHost : public store::Host {
 
   // Set before anybody connects.
   std::uint64_t memory = 0;
-  bool many_jobs = false;  ///< Each is welcomed to the job it names.
+  bool many_jobs = false;           ///< Each is welcomed to the job it names.
+  std::function<void()> on_report;  ///< Called with each message, on the server's thread.
 
   /// Waits until it was heard, and forgets it; false after 20 s.
   bool heard(const std::string& what) {

@@ -106,17 +106,25 @@ bool NativeSession::feed(BytesView in, Clock::time_point now) {
     unread_.assign(in.begin() + static_cast<std::ptrdiff_t>(*used), in.end());
     return true;
   }
+  if (!in.empty()) cut_off_taken_up();
   const std::size_t before = unread_.size();
   unread_.resize(before + in.size());
   std::copy(in.begin(), in.end(), unread_.begin() + static_cast<std::ptrdiff_t>(before));
-  const auto used = consume(unread_);
+  const auto used = consume(BytesView(unread_).subspan(taken_up_));
   if (!used) return false;
-  if (*used == unread_.size()) {
+  taken_up_ += *used;
+  if (taken_up_ == unread_.size()) {
     Bytes().swap(unread_);
-  } else {
-    unread_.erase(unread_.begin(), unread_.begin() + static_cast<std::ptrdiff_t>(*used));
+    taken_up_ = 0;
+  } else if (taken_up_ >= unread_.size() / 2) {  // A short turn takes up little of much.
+    cut_off_taken_up();
   }
   return true;
+}
+
+void NativeSession::cut_off_taken_up() {
+  unread_.erase(unread_.begin(), unread_.begin() + static_cast<std::ptrdiff_t>(taken_up_));
+  taken_up_ = 0;
 }
 
 void NativeSession::fail() noexcept { out_.fail(); }

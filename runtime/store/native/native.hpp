@@ -33,6 +33,7 @@ class NativeSession final : public Session {
 
   /// How much of `in` was complete; nullopt: garbage.
   std::optional<std::size_t> consume(BytesView in);
+  void cut_off_taken_up();
   bool open(BytesView preface);
   bool dispatch(const wire::FrameHeader& header, BytesView payload);
   bool greet(const wire::FrameHeader& header, BytesView payload);
@@ -74,6 +75,7 @@ class NativeSession final : public Session {
   bool known_ = false;  ///< The host may know it, and is to hear of its end.
   bool goodbye_ = false;
   Bytes unread_;
+  std::size_t taken_up_ = 0;  ///< Of those; they are cut off now and then.
   Clock::time_point now_;
   std::uint64_t session_ = 0;
   std::uint64_t welcome_epoch_ = 0;

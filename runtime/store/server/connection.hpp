@@ -126,7 +126,8 @@ class Connection final : public Outbox {
   std::uint32_t interest = 0;  ///< and those that epoll watches for.
   bool quiet = false;          ///< It has said something, and its job is set aside: none for now.
   std::uint32_t events = 0;    ///< Those that have come, for its turn.
-  std::shared_ptr<Turns::Job> job;  ///< With which it has its turns.
+  std::shared_ptr<Turns::Job> job;  ///< The one whose changes it makes, and hears of.
+  bool stranger = false;            ///< It has its turns with those that belong to no job.
 
  private:
   struct Chunk {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <exception>
 #include <utility>
 
 #include <netinet/in.h>
@@ -185,6 +186,22 @@ void Server::fail(ConnectionId who) {
 
 void Server::speak_freely(ConnectionId who, bool freely) {
   if (Connection* connection = state_->find(who)) connection->free = freely;
+}
+
+void Server::carry_out(const std::function<void()>& work) {
+  std::exception_ptr failure;
+  state_->batch([&] {
+    try {
+      work();
+    } catch (const std::exception&) {
+      failure = std::current_exception();
+    }
+  });
+  if (failure) std::rethrow_exception(failure);
+}
+
+void Server::count_as_stranger(ConnectionId who, bool is) {
+  if (Connection* connection = state_->find(who)) connection->stranger = is;
 }
 
 void Server::drop_space(SpaceId space, std::string_view why) {

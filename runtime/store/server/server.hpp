@@ -160,6 +160,12 @@ class Server {
   void hold_for(Commits& commits);
   /// Ends the connection, for which something has failed; what it was told may be incomplete.
   void fail(ConnectionId who);
+  /// Carries out what others than connections cause, such as the end of a lease, and sends at its
+  /// end what it says; in turns where that is much.
+  void carry_out(const std::function<void()>& work);
+  /// Whether strangers, who share one turn whatever jobs they name, have theirs with this
+  /// connection, in place of its job. At first one that is welcomed is none of them.
+  void count_as_stranger(ConnectionId who, bool is);
   /// Whether what the connection is told from now on depends on nothing that was recorded: then it
   /// does not wait. At first it may.
   void speak_freely(ConnectionId who, bool freely);

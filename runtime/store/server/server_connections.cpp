@@ -11,6 +11,9 @@
 namespace dlaunch::store {
 namespace {
 
+/// How long a stranger is served at a stretch: a newcomer has to wait for a crowd of them.
+constexpr auto stranger_time = std::chrono::microseconds(50);
+
 /// A PyTorch client is asked to pause when some of its answers wait. But the answer that it gets
 /// meanwhile may be large, and so may be its requests behind a wait.
 constexpr std::size_t c10d_queued_bytes_max =
@@ -54,6 +57,8 @@ void Server::State::set_interest(Connection& connection, std::uint32_t events) {
 void Server::State::serve(Connection& connection, Clock::time_point now) {
   const std::uint32_t events = std::exchange(connection.events, 0);
   if (!std::exchange(connection.unfinished, false)) return on_event(connection, events, now);
+  if ((events & EPOLLOUT) != 0) flush(connection, now);
+  if (connection.ended) return;
   if (connection.session && !connection.closing()) feed(connection, {}, now);
   if (connection.ended || connection.unfinished) return;
   if (connection.lingers) return set_interest(connection, EPOLLIN);
@@ -96,7 +101,8 @@ void Server::State::feed(Connection& connection, BytesView in, Clock::time_point
     ++counters.garbage;
     return end(connection);
   }
-  connection.begin_turn(turn_end);
+  connection.begin_turn(connection.stranger ? std::min(turn_end, Clock::now() + stranger_time)
+                                            : turn_end);
   const bool spoken = connection.session->feed(in, now);
   const bool over = connection.end_turn();
   if (!spoken) {
@@ -147,7 +153,7 @@ void Server::State::begin_c10d() {
   };
 }
 
-void Server::State::flush_dirty(Clock::time_point now) {
+void Server::State::flush_dirty(Clock::time_point now, Clock::time_point end) {
   // Changes that could not be sealed now are sealed later, and bytes that were said about them wait
   // until then.
   if (commits != nullptr) guarded(nullptr, [&] { commits->seal(); });
@@ -155,22 +161,53 @@ void Server::State::flush_dirty(Clock::time_point now) {
   for (std::size_t i = 0; i < dirty.size(); ++i) {
     Connection& connection = *dirty[i];
     guarded(&connection, [&] {
-      flush(connection, now);
+      // A round that closes has something for thousands.
+      const bool later = i > 0 && end != Clock::time_point::max() && Clock::now() >= end;
+      later ? send_in_turn(connection) : flush(connection, now);
       charge(connection);
     });
   }
   dirty.clear();
 }
 
+/// What it is told now waits for the changes of now.
+void Server::State::send_in_turn(Connection& connection) {
+  if (connection.ended) return;
+  hold_back(connection);
+  connection.events |= EPOLLOUT;
+  make_due(connection);
+}
+
+void Server::State::note_changes(const std::shared_ptr<Turns::Job>& of) {
+  if (commits == nullptr || commits->recorded() == noted_change) return;
+  noted_change = commits->recorded();
+  const bool common = of == nullptr || of == jobless;
+  (common ? common_change : of->last_change) = noted_change;
+  turn_changes = !common;
+}
+
+/// Jobs tell nothing of each other, so that one need not wait for another's changes, unless it
+/// hears in the other's turn of what that turn has changed.
+std::uint64_t Server::State::told_change(const Connection& connection) {
+  note_changes(turn);
+  if (turn_changes && turn != nullptr && connection.job != turn) return noted_change;
+  // Even what tells of no change waits while nothing may leave.
+  const std::uint64_t first = std::min<std::uint64_t>(noted_change, 1);
+  return std::max({first, common_change, connection.job->last_change});
+}
+
+void Server::State::hold_back(Connection& connection) {
+  if (commits == nullptr) return;
+  const std::uint64_t durable = commits->durable();
+  const bool waits = !connection.free || durable == 0;
+  connection.hold(waits ? told_change(connection) : 0, durable);
+}
+
 void Server::State::flush(Connection& connection, Clock::time_point now) {
   if (connection.ended) return;
   if (connection.deaf) return connection.discard();
   if (connection.greedy()) return charge(connection);
-  if (commits != nullptr) {
-    const std::uint64_t durable = commits->durable();
-    const bool waits = !connection.free || durable == 0;
-    connection.hold(waits ? told_change(connection) : 0, durable);
-  }
+  hold_back(connection);
   if (connection.failed()) return failed(&connection, "its answer could not be made");
   const auto flushed = connection.flush();
   const std::size_t limit = connection.c10d ? c10d_queued_bytes_max : queued_bytes_max;
@@ -262,6 +299,7 @@ std::variant<wire::Welcome, Host::Refusal> Server::State::admit(ConnectionId who
   no_longer_pending(*connection);
   if (const auto* welcome = std::get_if<wire::Welcome>(&verdict)) {
     connection->job = turns.job(welcome->job, last_change_gone);
+    if (turn == jobless) turn = connection->job;  // What it says next is the job's already.
   }
   return verdict;
 }

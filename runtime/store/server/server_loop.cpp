@@ -33,10 +33,10 @@ constexpr std::size_t events_per_batch = 8192;
 /// A timer that goes off later than this shows that this process stood still.
 constexpr auto late_at = 100ms;
 /// How long all jobs together are served before sockets are polled again, how long newcomers are
-/// accepted meanwhile, and how long one job's connections are served at a stretch.
+/// accepted meanwhile, and how long what is left to be said is sent at the end of it.
 constexpr auto batch_time = 1ms;
 constexpr auto accept_time = 1ms;
-constexpr auto turn_time = 500us;
+constexpr auto settle_time = 1ms;
 /// What the jobs together may have changed that is not durable yet: what is written in some
 /// milliseconds, since a small change waits for the one before it.
 constexpr std::uint64_t unsaved_bytes_max = 2u << 20;
@@ -105,11 +105,12 @@ void Server::State::serve_ready() {
 }
 
 void Server::State::make_due(Connection& connection) {
-  if (connection.job->is_aside() && !std::exchange(connection.quiet, true)) {
+  const auto& queue = queue_of(connection);
+  if (queue->is_aside() && !std::exchange(connection.quiet, true)) {
     set_interest(connection, connection.wanted);
   }
   if (connection.due) return;
-  turns.add(connection.job, connection.id);
+  turns.add(queue, connection.id);
   if (connection.pending) connection.due_since = Clock::now();
   connection.due = true;
 }
@@ -122,46 +123,34 @@ void Server::State::take_turns() {
       turns.set_aside();
       continue;
     }
-    turn_end = now + turn_time;
-    const std::shared_ptr<Turns::Job> job = turns.next();
-    const std::uint64_t before = commits == nullptr ? 0 : commits->recorded_bytes();
-    note_changes(nullptr);
-    turn = job;
-    turn_changes = false;
+    turn_end = now + turn_time(turns.jobs_due());
     turns.serve_job([&](ConnectionId next) {
       Connection* connection = find(next);
       if (connection == nullptr) return true;
       connection->due = false;
       if (connection->pending) connection->unread += now - connection->due_since;
       if (std::exchange(connection->quiet, false)) set_interest(*connection, connection->wanted);
-      guarded(connection, [&] { serve(*connection, now); });
-      flush_dirty(now);
+      serve_for_job(*connection, now);
       return Clock::now() < turn_end;
     });
-    if (commits != nullptr) {
-      job->unsaved.add(commits->recorded_bytes(), commits->recorded_bytes() - before);
-    }
-    note_changes(job);
-    turn = nullptr;
   }
 }
 
-void Server::State::note_changes(const std::shared_ptr<Turns::Job>& of) {
-  if (commits == nullptr || commits->recorded() == noted_change) return;
-  noted_change = commits->recorded();
-  const bool common = of == nullptr || of == jobless;
-  (common ? common_change : of->last_change) = noted_change;
-  turn_changes = !common;
-}
-
-/// Jobs tell nothing of each other, so that one need not wait for another's changes, unless it
-/// hears in the other's turn of what that turn has changed.
-std::uint64_t Server::State::told_change(const Connection& connection) {
+void Server::State::serve_for_job(Connection& connection, Clock::time_point now) {
+  const std::uint64_t before = commits == nullptr ? 0 : commits->recorded_bytes();
+  note_changes(nullptr);
+  const bool stranger = connection.stranger;
+  turn = connection.job;
+  turn_changes = false;
+  guarded(&connection, [&] { serve(connection, now); });
+  flush_dirty(now, turn_end);
+  if (commits != nullptr) {
+    const std::uint64_t after = commits->recorded_bytes();
+    turn->unsaved.add(after, after - before);
+    if (stranger) strangers->unsaved.add(after, after - before);  // Each has a job of its own.
+  }
   note_changes(turn);
-  if (turn_changes && turn != nullptr && connection.job != turn) return noted_change;
-  // Even what tells of no change waits while nothing may leave.
-  const std::uint64_t first = std::min<std::uint64_t>(noted_change, 1);
-  return std::max({first, common_change, connection.job->last_change});
+  turn = nullptr;
 }
 
 /// No more than is left to the others, so that there is always some: a job alone may have half.
@@ -202,8 +191,9 @@ void Server::State::failed(Connection* connection, const char* why) noexcept {
 }
 
 void Server::State::settle(Clock::time_point now) {
+  const auto end = now + settle_time;
   do {
-    flush_dirty(now);
+    flush_dirty(now, end);
     while (!ended.empty()) {
       const ConnectionId id = ended.back();
       ended.pop_back();
@@ -429,6 +419,10 @@ void Server::State::watch_listener(std::uint64_t index, int operation, std::uint
 
 void Server::State::stop() {
   if (std::exchange(stopped, true)) return;
+  for (auto& [id, each] : connections) {  // Last words may have been left for a later turn.
+    Connection& connection = *each;
+    if (connection.events != 0) guarded(&connection, [&] { flush(connection, Clock::now()); });
+  }
   for (auto& [id, connection] : connections) connection->session.reset();
   connections.clear();
   dirty.clear();

@@ -53,7 +53,13 @@ struct Server::State final : Host, Connection::Owner, std::enable_shared_from_th
   void make_due(Connection& connection);
   /// Jobs are served in turn until the batch has lasted long enough.
   void take_turns();
-  /// The job whose turn it is, or with null nobody's, has made the changes since the last call.
+  /// Serves a connection; what changes meanwhile, its job has changed.
+  void serve_for_job(Connection& connection, Clock::time_point now);
+  /// Those with which the connection has its turns.
+  const std::shared_ptr<Turns::Job>& queue_of(const Connection& connection) const {
+    return connection.stranger ? strangers : connection.job;
+  }
+  /// The job that is served, or with null none, has made the changes since the last call.
   void note_changes(const std::shared_ptr<Turns::Job>& turn);
   /// The last change that what is said to this connection now may tell of.
   std::uint64_t told_change(const Connection& connection);
@@ -136,7 +142,11 @@ struct Server::State final : Host, Connection::Owner, std::enable_shared_from_th
   /// By the first byte, which no two protocols share.
   bool choose_protocol(Connection& connection, std::byte first, Clock::time_point now);
   void begin_c10d();
-  void flush_dirty(Clock::time_point now);
+  /// Sends what there is to send; at `end` the rest is left for later turns, which are those of the
+  /// jobs that are told.
+  void flush_dirty(Clock::time_point now, Clock::time_point end = Clock::time_point::max());
+  void send_in_turn(Connection& connection);
+  void hold_back(Connection& connection);
   void flush(Connection& connection, Clock::time_point now);
   /// Sends the bytes that waited for changes that are now durable.
   void on_durable();
@@ -197,16 +207,18 @@ struct Server::State final : Host, Connection::Owner, std::enable_shared_from_th
 
   Commits* commits = nullptr;          ///< Null: messages need not wait for durable changes.
   std::vector<ConnectionId> held;      ///< Connections with bytes that wait for it.
-  std::shared_ptr<Turns::Job> turn;    ///< The job that is served; null: none.
-  bool turn_changes = false;           ///< It has made a change in this turn.
+  std::shared_ptr<Turns::Job> turn;    ///< The job of the connection that is served; null: none.
+  bool turn_changes = false;           ///< It has made a change meanwhile.
   std::uint64_t noted_change = 0;      ///< The last one that note_changes() knows.
   std::uint64_t common_change = 0;     ///< The last one in nobody's turn: time makes such.
   std::uint64_t last_change_gone = 0;  ///< The last one of jobs whose connections have gone.
   ConnectionLimits connection_limits;
   std::map<std::string, std::size_t> per_peer;  ///< Connections of an address.
   Turns turns;
-  /// The turn of connections that have not been welcomed to a job.
-  const std::shared_ptr<Turns::Job> jobless = std::make_shared<Turns::Job>();
+  /// The turns of connections that have not been welcomed to a job, and of those that have and
+  /// belong to none.
+  const std::shared_ptr<Turns::Job> jobless = std::make_shared<Turns::Job>(),
+                                    strangers = std::make_shared<Turns::Job>();
   Clock::time_point turn_end;  ///< Of the job that is served.
   bool go_on_posted = false;
   std::vector<Connection*> dirty;   ///< Have something to send.

@@ -3,6 +3,8 @@
 #include "runtime/store/native/host.hpp"
 #include "runtime/store/server/unsaved.hpp"
 
+#include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <list>
@@ -13,8 +15,19 @@
 
 namespace dlaunch::store {
 
+/// How long a job is served at a stretch when so many jobs have something to do: the more there
+/// are, the less, so that none waits for long. A turn takes longer than this where one request
+/// does.
+constexpr std::chrono::microseconds turn_time(std::size_t jobs_due) {
+  constexpr std::chrono::microseconds all{5000}, least{20}, most{500};
+  const std::chrono::microseconds fair = all / std::max<std::size_t>(jobs_due, 1);
+  return std::clamp(fair, least, most);
+}
+
 /// Decides which connection is served next: jobs take turns, however many connections each has, and
-/// so do the connections within a job. Pure: it knows neither time nor sockets.
+/// so do the connections within a job. Every other turn is for jobs that had nothing to do before:
+/// one that says little need not wait for all those that ask without end. Pure: it knows neither
+/// time nor sockets.
 class Turns {
  public:
   /// A job's connections that have something to do. A connection holds it as long as it lives.
@@ -52,21 +65,26 @@ class Turns {
   void add(const std::shared_ptr<Job>& job, ConnectionId connection) {
     job->waiting_.push_back(connection);
     if (job->listed_) return;
-    jobs_due_.push_back(job);
+    newly_due_.push_back(job);
     job->listed_ = true;
   }
 
-  bool empty() const { return jobs_due_.empty(); }
+  bool empty() const { return jobs_due() == 0; }
+  /// How many jobs have something to do, and are not set aside.
+  std::size_t jobs_due() const { return newly_due_.size() + still_due_.size(); }
   /// The job whose turn is next.
-  const std::shared_ptr<Job>& next() const { return jobs_due_.front(); }
+  const std::shared_ptr<Job>& next() const {
+    return (is_for_new() ? newly_due_ : still_due_).front();
+  }
   /// It has no turn until all that were set aside are called back.
   void set_aside() {
-    jobs_due_.front()->aside_ = true;
-    aside_.splice(aside_.end(), jobs_due_, jobs_due_.begin());
+    Jobs& from = is_for_new() ? newly_due_ : still_due_;
+    from.front()->aside_ = true;
+    aside_.splice(aside_.end(), from, from.begin());
   }
   void call_back() {
     for (auto& job : aside_) job->aside_ = false;
-    jobs_due_.splice(jobs_due_.end(), aside_);
+    still_due_.splice(still_due_.end(), aside_);
   }
   /// How many names of jobs it holds.
   std::size_t known_jobs() const { return jobs_.size(); }
@@ -75,7 +93,9 @@ class Turns {
   /// left or it returns false. The rest waits behind the other jobs.
   template <class Serve>
   void serve_job(Serve serve) {
-    const auto job = jobs_due_.front();
+    Jobs& from = is_for_new() ? newly_due_ : still_due_;
+    new_next_ = &from == &still_due_;
+    const auto job = from.front();
     for (bool goes_on = true; goes_on && !job->waiting_.empty();) {
       const ConnectionId next = job->waiting_.front();
       job->waiting_.pop_front();
@@ -83,16 +103,21 @@ class Turns {
     }
     if (job->waiting_.empty()) {
       job->listed_ = false;
-      jobs_due_.pop_front();
+      from.pop_front();
     } else {
-      jobs_due_.splice(jobs_due_.end(), jobs_due_, jobs_due_.begin());
+      still_due_.splice(still_due_.end(), from, from.begin());
     }
   }
 
  private:
+  /// In a list a job is moved without memory.
+  using Jobs = std::list<std::shared_ptr<Job>>;
+  bool is_for_new() const { return still_due_.empty() || (new_next_ && !newly_due_.empty()); }
+
   static constexpr std::size_t few_jobs = 64;
-  /// Lists, in which a job is moved without memory.
-  std::list<std::shared_ptr<Job>> jobs_due_, aside_;
+  /// Those that had nothing to do, those that were not done after a turn, and those set aside.
+  Jobs newly_due_, still_due_, aside_;
+  bool new_next_ = true;
   /// Those of jobs without a connection go when there are twice as many as were left.
   std::map<std::string, std::weak_ptr<Job>> jobs_;
   std::size_t sweep_at_ = few_jobs;

@@ -3,146 +3,29 @@
 //
 // It prints one line: "baseline MS during MS longest MS attack S newcomer MS"; the first two are
 // the 99th percentile.
-#include "rendezvous/service/messages.hpp"
-#include "runtime/base/os/socket.hpp"
-#include "runtime/store/protocol/wire.hpp"
+#include "tests/bench/promises/fair_peer.hpp"
 
 #include <algorithm>
-#include <array>
 #include <atomic>
-#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <deque>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 #include <thread>
-#include <utility>
 #include <vector>
 
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 namespace {
 
 using namespace dlaunch;
 using namespace std::chrono_literals;
-namespace message = rendezvous::message;
+using bench::Peer;
 using Milliseconds = std::chrono::duration<double, std::milli>;
-
-/// A connection to the daemon; blocking, with a limit on every wait.
-class Peer {
- public:
-  Peer(const Address& daemon, const std::string& job, std::uint64_t session)
-      : fd_(connect_tcp(daemon, Clock::now() + 30s)), job_(job) {
-    set_nonblocking(fd_.get(), false);
-    const timeval limit{120, 0};
-    ::setsockopt(fd_.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
-    const int one = 1;
-    ::setsockopt(fd_.get(), IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-    Bytes out;
-    wire::encode_preface(out);
-    wire::Hello hello;
-    hello.session = session;
-    hello.job = job;
-    wire::encode_frame(out, {}, hello);
-    send(out);
-  }
-  /// Has become the only node of its job.
-  void join() {
-    read(wire::preface_bytes);
-    await(wire::Type::welcome);
-    message::Join join;
-    join.offer.id = join.offer.host = "node-of-" + job_;
-    join.offer.workers = 8;
-    join.rules.nodes_min = join.rules.nodes_max = 1;
-    join.version = "bench";
-    // Nobody sends heartbeats while the daemon works off what is measured.
-    join.rules.liveness.lease = 10min;
-    Bytes payload, out;
-    message::encode(payload, join);
-    wire::encode_frame(out, {0, message::Join::type, 0, 0, 0}, payload);
-    send(out);
-    await(message::Admitted::type);
-  }
-  template <class Message>
-  void append(Bytes& out, const Message& what) {
-    wire::encode_frame(out, {0, Message::type, 0, ++request_, 0}, what);
-  }
-  /// Requests without a wait for their answers.
-  void send(BytesView bytes) {
-    while (!bytes.empty()) {
-      const ssize_t n = ::send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
-      if (n <= 0) throw std::runtime_error("the daemon has closed a connection");
-      bytes = bytes.subspan(static_cast<std::size_t>(n));
-    }
-  }
-  /// Says the bytes over and over, as far as the daemon takes them, and forgets the answers.
-  void push(BytesView bytes) {
-    std::array<std::byte, 4096> some;
-    while (::recv(fd_.get(), some.data(), some.size(), MSG_DONTWAIT) > 0) continue;
-    const BytesView rest = bytes.subspan(pushed_);
-    const ssize_t n = ::send(fd_.get(), rest.data(), rest.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (n < 0 && errno != EAGAIN) throw std::runtime_error("the daemon has closed a connection");
-    if (n > 0) pushed_ = (pushed_ + static_cast<std::size_t>(n)) % bytes.size();
-  }
-  /// Takes so many answers; each is one frame.
-  void take(std::size_t answers) {
-    while (answers > 0) {
-      const auto header = wire::decode_header(read(wire::header_bytes));
-      read(header.length);
-      if (header.request != 0) --answers;
-    }
-  }
-  template <class Message>
-  void ask(const Message& what) {
-    Bytes out;
-    append(out, what);
-    send(out);
-    take(1);
-  }
-  /// Whether the daemon closes it within the limit.
-  bool closed_within(std::chrono::seconds limit) {
-    const timeval time{limit.count(), 0};
-    ::setsockopt(fd_.get(), SOL_SOCKET, SO_RCVTIMEO, &time, sizeof time);
-    std::array<std::byte, 4096> some;
-    ssize_t n = 0;
-    while ((n = ::recv(fd_.get(), some.data(), some.size(), 0)) > 0) continue;
-    return n == 0;
-  }
-
- private:
-  void await(wire::Type type) {
-    for (;;) {
-      const auto header = wire::decode_header(read(wire::header_bytes));
-      read(header.length);
-      if (header.type == type) return;
-      if (header.type == wire::Type::failed || header.type == message::Refused::type) {
-        throw std::runtime_error("the daemon refuses " + job_);
-      }
-    }
-  }
-  BytesView read(std::size_t size) {
-    if (unread_.size() < size) unread_.resize(size);
-    std::size_t got = 0;
-    while (got < size) {
-      const ssize_t n = ::recv(fd_.get(), unread_.data() + got, size - got, 0);
-      if (n <= 0) throw std::runtime_error("the daemon does not answer, or has hung up");
-      got += static_cast<std::size_t>(n);
-    }
-    return BytesView(unread_).first(size);
-  }
-
-  unique_fd fd_;
-  std::string job_;
-  std::uint64_t request_ = 1;
-  Bytes unread_;
-  std::size_t pushed_ = 0;  ///< Of what is pushed now.
-};
 
 /// Sets and gets a key until it is stopped.
 class Witness {
@@ -160,6 +43,7 @@ class Witness {
     for (auto due = Clock::now(); !is_over(); due += period) {
       std::this_thread::sleep_until(due);
       peer_.ask(wire::Set{"key", as_bytes("value")});
+      if (peer_.refused()) throw std::runtime_error("the daemon refuses the witness");
       peer_.ask(wire::Get{"key"});
       times.push_back(Milliseconds(Clock::now() - due).count());
     }
@@ -191,6 +75,13 @@ constexpr std::size_t awaited_keys = 100'000;
 constexpr int waits = 60;
 constexpr int strangers = 200;
 constexpr int flooders = 500;
+constexpr int named_jobs = 100;
+constexpr int deaf_readers = 50;
+constexpr std::size_t deaf_value_bytes = 1u << 20;
+constexpr std::size_t filling_keys = 1500;  ///< More than any memory-max of such a daemon takes.
+constexpr std::size_t filling_bytes = 64u << 10;
+constexpr int ghosts_at_once = 64;
+constexpr int round_nodes = 2000;
 constexpr auto flood_time = 3s;
 constexpr auto quiet_time = 3s;
 constexpr std::size_t keys_at_once = 128u << 10;  ///< The most that one request may name.
@@ -253,10 +144,8 @@ Bytes bulk_storm(Peer& attacker) {
   return out;
 }
 
-/// Many connections of the attacker's job that say one thing after the other, as fast as they may.
-void flood(const Address& daemon) {
-  std::vector<Peer> crowd;
-  for (int i = 0; i < flooders; ++i) crowd.emplace_back(daemon, "attacker", 0);
+/// They say one thing after the other, as fast as they may.
+void flood(std::vector<Peer>& crowd) {
   Bytes said;
   while (said.size() < (64u << 10)) crowd.front().append(said, wire::Get{"key"});
   for (const auto end = Clock::now() + flood_time; Clock::now() < end;) {
@@ -264,11 +153,75 @@ void flood(const Address& daemon) {
   }
 }
 
+/// Gets of a large value, without end, by many who never read.
+void leave_unread(const Address& daemon, Peer& attacker) {
+  attacker.ask(wire::Set{"key", Bytes(deaf_value_bytes)});
+  std::vector<Peer> deaf;
+  for (int i = 0; i < deaf_readers; ++i) {
+    deaf.emplace_back(daemon, "attacker", 0);
+    deaf.back().read_little();
+  }
+  Bytes said;
+  while (said.size() < (64u << 10)) attacker.append(said, wire::Get{"key"});
+  for (const auto end = Clock::now() + flood_time; Clock::now() < end;) {
+    for (Peer& each : deaf) each.stuff(said);
+  }
+}
+
+/// More than there is memory for.
+Bytes many_sets(Peer& attacker) {
+  Bytes out;
+  out.reserve(filling_keys * (filling_bytes + 64));
+  const Bytes value(filling_bytes);
+  for (const auto& key : many_keys(filling_keys, "full-")) {
+    attacker.append(out, wire::Set{key, value});
+  }
+  return out;
+}
+
+/// Says so over and over, whatever is refused.
+void fill_memory(Peer& attacker, const Bytes& said) {
+  for (const auto end = Clock::now() + flood_time; Clock::now() < end;) attacker.push(said);
+}
+
+/// One job after the other begins, with a long lease, and its node hangs up.
+void haunt(const Address& daemon) {
+  std::uint64_t session = 1000;
+  for (const auto end = Clock::now() + flood_time; Clock::now() < end;) {
+    std::vector<Peer> ghosts;
+    for (int i = 0; i < ghosts_at_once; ++i) {
+      ++session;
+      ghosts.emplace_back(daemon, "ghost-" + std::to_string(session), session).say_join(1);
+    }
+  }
+}
+
+/// The nodes of a big job, in its first epoch.
+std::deque<Peer> big_job(const Address& daemon) {
+  std::deque<Peer> nodes;
+  for (int i = 0; i < round_nodes; ++i) {
+    nodes.emplace_back(daemon, "big", static_cast<std::uint64_t>(1000 + i)).welcome();
+    nodes.back().say_join(round_nodes);
+  }
+  for (Peer& each : nodes) each.await_epoch();
+  return nodes;
+}
+
+/// The job fails and begins its next epoch, over and over.
+void fail_rounds(std::deque<Peer>& nodes) {
+  for (const auto end = Clock::now() + flood_time; Clock::now() < end;) {
+    for (Peer& each : nodes) each.say_failed();
+    for (Peer& each : nodes) each.await_epoch();
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) try {
   if (argc != 3) {
-    throw std::runtime_error("fair PORT list|pages|barriers|waits|looks|gets|sets|flood|joins");
+    throw std::runtime_error(
+        "fair PORT list|pages|barriers|waits|looks|gets|sets|flood|names|jobs|unread|full|ghosts|"
+        "rounds|joins");
   }
   const Address daemon = resolve("127.0.0.1", static_cast<std::uint16_t>(std::atoi(argv[1]))).at(0);
   const std::string_view attack = argv[2];
@@ -276,6 +229,21 @@ int main(int argc, char** argv) try {
   attacker.join();
   if (attack == "list" || attack == "pages") fill(attacker, listed_keys);
   if (attack == "gets" || attack == "looks") fill(attacker, keys_at_once);
+  std::vector<Peer> flooding;
+  if (attack == "flood") {
+    for (int i = 0; i < flooders; ++i) flooding.emplace_back(daemon, "attacker", 0);
+  }
+  if (attack == "names" || attack == "jobs") {
+    const int names = attack == "jobs" ? named_jobs : flooders;
+    for (int i = 0; i < names; ++i) {
+      flooding.emplace_back(daemon, "attacker-" + std::to_string(i), std::uint64_t(1000 + i));
+      if (attack == "jobs") flooding.back().join();
+    }
+  }
+  Bytes filling;
+  if (attack == "full") filling = many_sets(attacker);
+  std::deque<Peer> nodes;
+  if (attack == "rounds") nodes = big_job(daemon);
   Witness witness(daemon);
   Bytes said;
   std::size_t answers = storms;
@@ -306,7 +274,11 @@ int main(int argc, char** argv) try {
     std::jthread said_at_once([&] { attacker.send(said); });
     attacker.take(answers);
   }
-  if (attack == "flood") flood(daemon);
+  if (!flooding.empty()) flood(flooding);
+  if (attack == "unread") leave_unread(daemon, attacker);
+  if (attack == "full") fill_memory(attacker, filling);
+  if (attack == "ghosts") haunt(daemon);
+  if (attack == "rounds") fail_rounds(nodes);
   if (attack == "joins") {
     for (int i = 0; i < strangers; ++i) {
       crowd.emplace_back(daemon, "stranger", static_cast<std::uint64_t>(100 + i));

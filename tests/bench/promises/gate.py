@@ -75,9 +75,16 @@ class Gate:
     def __init__(self, room):
         self.room, self.failed = room, 0
 
-    def holds(self, what, measured, bound, unit):
-        """`measured` is to be at most `bound`, and room is left for a busy machine."""
-        most = bound * self.room
+    def holds(self, what, measured, bound, unit, room_max=None):
+        """`measured` is to be at most `bound`, and room is left for a busy machine; no more than `room_max`."""
+        self._holds(what, measured, bound, unit, min(self.room, room_max or self.room))
+
+    def fits(self, what, measured, bound, unit):
+        """The same without room: a busy machine takes time, and neither memory nor more work."""
+        self._holds(what, measured, bound, unit, 1)
+
+    def _holds(self, what, measured, bound, unit, room):
+        most = bound * room
         right = measured <= most
         self.failed += not right
         print(f"{'' if right else 'BROKEN: '}{what}: {measured:.3g} {unit} (promised {bound:g}, fails above {most:g})",

@@ -243,13 +243,18 @@ TEST_CASE("without a descriptor for another one the status is served, and the lo
 }
 
 TEST_CASE("a browser may not read the status for another site's page") {
-  const Daemon daemon;
+  Daemon daemon;
   for (const char* header : {"Host: rebound.example", "Origin: http://evil.example"}) {
     const std::string options = "-H '" + std::string(header) + "'";
     for (const char* path : {"/", "/healthz", "/metrics", "/events", "/api/v1/jobs"}) {
       CHECK(daemon.page(path, options).ends_with("403"));
     }
+    CHECK(daemon.page("/api/v1/drain", "-X POST " + options).ends_with("403"));
   }
+  // To read in vain is nothing to tell of; to act is.
+  const auto said = daemon.process.read_until("action denied: POST /api/v1/drain (from 127.0.0.1:");
+  CHECK(said.find("action denied") == said.rfind("action denied"));
+  daemon.await_page("/metrics", "dlaunch_actions_total{outcome=\"denied\"} 2\n");
   CHECK(daemon.page("/healthz", "-H 'Host: localhost:8080' -H 'Origin: http://localhost:8080'") ==
         "ok\n200");
   // As proxies are asked: the target's host counts, and not the header.
@@ -398,7 +403,7 @@ TEST_CASE("operators act by HTTP, with a token of a file that a reload reads aga
   daemon.await_page("/metrics", "dlaunch_actions_total{outcome=\"done\"} 4\n");
   const std::string metrics = daemon.page("/metrics");
   CHECK(metrics.find("dlaunch_actions_total{outcome=\"refused\"} 2\n") != std::string::npos);
-  CHECK(metrics.find("dlaunch_actions_total{outcome=\"denied\"} 2\n") != std::string::npos);
+  CHECK(metrics.find("dlaunch_actions_total{outcome=\"denied\"} 3\n") != std::string::npos);
   CHECK(
       refused({"--check", "--http-token-file", file}, exit_code::configuration).find("chmod 600") !=
       std::string::npos);

@@ -5,7 +5,9 @@
 #include <atomic>
 #include <future>
 #include <memory>
+#include <new>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include <boost/asio/executor_work_guard.hpp>
@@ -30,7 +32,7 @@ class Disk final : public StatePlace {
   Obstacle obstacle() const override {
     return full_ ? Obstacle{"the disk is full", "the disk has room", true} : Obstacle{};
   }
-  std::unique_ptr<Backup> back_up(const std::string&) override { return nullptr; }
+  std::unique_ptr<Backup> back_up(const std::string&) override { throw std::bad_alloc(); }
   bool is_ours() const override { return true; }
   std::optional<StateFigures::Lead> lead() const override { return std::nullopt; }
 
@@ -70,6 +72,28 @@ TEST_CASE("the ends of 8,000 leases do not have the loop wait for a full disk") 
   ended.get();
   CHECK(journal.await_durable(commits.recorded(), test::soon()));
   CHECK(journal.refusal().empty());
+}
+
+TEST_CASE("a backup for which there is no memory fails, and the state is written on") {
+  const std::atomic<bool> full = false;
+  boost::asio::io_context io;
+  const auto work = boost::asio::make_work_guard(io);
+  std::string said;
+  StateJournal journal(io, std::make_unique<Disk>(full),
+                       [&](const LogLine& line) { said = line.sentence; });
+  CHECK(journal.back_up("night").empty());
+  while (said.empty()) REQUIRE(io.run_one_until(test::soon()) == 1);
+  CHECK(said == "backup 'night' failed: std::bad_alloc");
+  // The line may come before the state of it.
+  const auto deadline = test::soon();
+  while (journal.backup().state == BackupStatus::State::under_way && Clock::now() < deadline) {
+    std::this_thread::yield();
+  }
+  CHECK(journal.backup().state == BackupStatus::State::failed);
+  CHECK(journal.backup().sentence == "std::bad_alloc");
+  journal.job_opened("job", 1);
+  journal.commits()->seal();
+  CHECK(journal.await_durable(journal.commits()->recorded(), test::soon()));
 }
 
 namespace {

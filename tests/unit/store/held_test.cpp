@@ -230,6 +230,36 @@ TEST_CASE("a job with much that is not durable waits, alone, and not while nothi
   CHECK(heard("stored last"));
 }
 
+TEST_CASE("strangers whose changes are not durable wait together, whatever jobs they name") {
+  Held held;
+  held.server.host.many_jobs = true;
+  held.slow.be_large(5u << 20);
+  RawPeer one(held.server.connect()), another(held.server.connect());
+  RawPeer other(held.server.connect());
+  for (auto* each : {&one, &another}) {
+    held.sit(*each, each == &one ? 7 : 8, each == &one ? "one" : "another");
+    held.server.on_loop([&](store::Server& s) {
+      s.count_as_stranger(held.server.host.last(), true);
+      return true;
+    });
+  }
+  held.sit(other, 9, "other");
+  one.ask(1, wire::Set{"k", {}});
+  held.await(2);
+  another.ask(1, wire::Set{"another's", {}});
+  other.ask(1, wire::Set{"other's", {}});
+  held.await(4);
+  const auto heard = [&](const std::string& line) {
+    return held.server.on_loop(
+        [&](store::Server&) { return std::ranges::count(held.heard, line) > 0; });
+  };
+  CHECK(heard("stored other's"));
+  CHECK_FALSE(heard("stored another's"));
+  held.make_durable(4);
+  held.await(6);
+  CHECK(heard("stored another's"));
+}
+
 TEST_CASE("what tells of no change passes what waits, save while nothing may leave") {
   Held held;
   RawPeer peer(held.server.connect());

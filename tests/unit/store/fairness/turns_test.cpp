@@ -1,6 +1,4 @@
 // One client of a server and the others: a storm of requests, one that fails, memory, crowds.
-#include "runtime/store/server/turns.hpp"
-
 #include "runtime/store/server/connection.hpp"
 #include "tests/support/raw_peer.hpp"
 #include "tests/support/store_server.hpp"
@@ -15,6 +13,7 @@
 #include <vector>
 
 #include <doctest/doctest.h>
+#include <sys/ioctl.h>
 
 using namespace dlaunch;
 using namespace dlaunch::test;
@@ -60,40 +59,15 @@ TEST_CASE("what a client says before it hangs up is heard, however many turns th
   CHECK(server.client().get("k").value_or(Bytes{}).size() == 20'000);
 }
 
-TEST_CASE("jobs take turns, and within a job its connections do") {
-  store::Turns turns;
-  const auto a = turns.job("a"), b = turns.job("b");
-  CHECK(turns.job("a") == a);
-  for (const store::ConnectionId id : {1U, 2U, 3U}) turns.add(a, id);
-  turns.add(b, 4);
-  std::string served;
-  // A turn is over after so many; connection 2 is not done after its first.
-  const auto turn = [&](int connections, store::ConnectionId unfinished = 0) {
-    turns.serve_job([&](store::ConnectionId id) {
-      served += std::to_string(id);
-      if (id == unfinished) turns.add(a, id);
-      return --connections > 0;
-    });
-    served += " ";
-  };
-  turn(2, 2);
-  turn(2);
-  turns.add(b, 5);
-  turn(2);
-  turn(2);
-  CHECK(served == "12 4 32 5 ");
-  CHECK(turns.empty());
+namespace {
+
+/// Epoll tells first of the socket of which it told last.
+void last_to_speak(RawPeer& peer) {
+  peer.ask(2, wire::Count{});
+  peer.answer<wire::Number>(2);
 }
 
-TEST_CASE("a job whose connections have gone is forgotten, one that has some is not") {
-  store::Turns turns;
-  const auto stays = turns.job("stays");
-  std::weak_ptr<store::Turns::Job> gone = turns.job("gone");
-  for (int i = 0; i < 1000; ++i) turns.job("job " + std::to_string(i));
-  CHECK(gone.expired());
-  CHECK(turns.job("stays") == stays);
-  CHECK(turns.known_jobs() < 500);
-}
+}  // namespace
 
 TEST_CASE("a job of many connections has no more turns than a job of one") {
   ServerThread server;
@@ -106,6 +80,7 @@ TEST_CASE("a job of many connections has no more turns than a job of one") {
   }
   RawPeer witness(server.connect());
   witness.greet(0, "alone");
+  last_to_speak(crowd.front());
   // The server stands still until all of them have said something, each more than a turn can do.
   std::promise<void> said;
   std::jthread held(
@@ -128,6 +103,78 @@ TEST_CASE("a job of many connections has no more turns than a job of one") {
   // has read by then. By connections in place of jobs, all would have had it: they had spoken
   // before.
   CHECK(std::ranges::count_if(values->values, [](const auto& value) { return !value; }) > 0);
+}
+
+TEST_CASE("strangers share one turn, however many jobs they name") {
+  ServerThread server;
+  server.host.many_jobs = true;
+  std::vector<std::string> keys;
+  std::deque<RawPeer> crowd;
+  std::vector<store::ConnectionId> strangers;
+  for (int i = 0; i < 40; ++i) {
+    keys.push_back("key-" + std::to_string(i));
+    crowd.emplace_back(server.connect()).greet(0, "job-" + std::to_string(i));
+    strangers.push_back(server.host.last());
+  }
+  RawPeer witness(server.connect());
+  witness.greet(0, "alone");
+  last_to_speak(crowd.front());
+  std::promise<void> said;
+  std::jthread held([&] {
+    server.on_loop([&](store::Server& s) {
+      for (const store::ConnectionId who : strangers) s.count_as_stranger(who, true);
+      return said.get_future().wait(), 0;
+    });
+  });
+  for (std::size_t i = 0; i < crowd.size(); ++i) {
+    Bytes out;
+    while (out.size() < (64u << 10)) {
+      wire::encode_frame(out, {0, {}, 0, 0, 0}, wire::Append{keys[i], as_bytes("x")});
+    }
+    crowd[i].say(out);
+  }
+  wire::MultiGet all;
+  all.keys.assign(keys.begin(), keys.end());
+  witness.ask(2, all);
+  said.set_value();
+  const auto [header, payload] = witness.frame();
+  const auto values = wire::decode<wire::Values>(payload);
+  REQUIRE(values);
+  // As jobs each of them would have had a turn before the witness.
+  CHECK(std::ranges::count_if(values->values, [](const auto& value) { return !value; }) > 20);
+}
+
+TEST_CASE("what a change has to tell thousands is sent in turns, too") {
+  ServerThread server;
+  server.host.many_jobs = true;
+  constexpr std::size_t waiters = 400;
+  std::deque<RawPeer> crowd;
+  while (crowd.size() < waiters) {
+    crowd.emplace_back(server.connect()).greet(0, "crowded");
+    crowd.back().ask(2, wire::WaitGet{{}, "k"});
+  }
+  RawPeer setter(server.connect()), witness(server.connect());
+  setter.greet(0, "crowded");
+  witness.greet(0, "alone");
+  std::ptrdiff_t told = -1;
+  server.host.on_report = [&] {
+    told = std::ranges::count_if(crowd, [](const RawPeer& each) {
+      int bytes = 0;
+      return ::ioctl(each.fd(), FIONREAD, &bytes) == 0 && bytes > 0;
+    });
+  };
+  std::promise<void> said;
+  std::jthread held(
+      [&] { server.on_loop([&](store::Server&) { return said.get_future().wait(), 0; }); });
+  setter.ask(2, wire::Set{"k", as_bytes("v")});
+  Bytes report;
+  wire::encode_frame(report, {0, wire::Type::report, 0, 0, 0}, as_bytes("now"));
+  witness.say(report);
+  said.set_value();
+  CHECK(server.host.heard("message 67 now"));
+  CHECK(told >= 0);
+  CHECK(told < std::ptrdiff_t{waiters});
+  for (RawPeer& each : crowd) CHECK(each.frame().first.type == wire::Type::found);
 }
 
 TEST_CASE("a client's list is whole, however many pages it takes") {
