@@ -24,11 +24,7 @@ using transport::Outgoing;
 using transport::Receive;
 
 Fingerprint fingerprint(Op op, const ConstTensorView& view) {
-  Fingerprint call;
-  call.op = op;
-  call.dtype = view.dtype;
-  call.count = view.count;
-  return call;
+  return {.op = op, .dtype = view.dtype, .count = view.count};
 }
 
 void check_peer(const Call& call, int peer, int tag, bool may_be_any) {
@@ -242,13 +238,10 @@ Received Communicator::State::receive(const TensorView& data, int from,
     Receive incoming = call.make_message_receive(from, options.tag, into.bytes());
     incoming.up_to = up_to;
     call.receive_message(incoming);
-    {
-      const auto lock = mesh->lock();
-      if (mesh->is_telling())
-        progress_thread->attend();  // The sender is told while this rank goes on.
-    }
     into.commit(incoming.header.count);
     what = received(group, incoming.source, incoming.header);
+    const auto lock = mesh->lock();
+    if (mesh->is_telling()) progress_thread->attend();  // Its sender hears while this rank goes on.
   });
   return what;
 }

@@ -92,6 +92,31 @@ TEST_CASE(
   }));
 }
 
+TEST_CASE("a sender hears of its synchronous message although the receiver calls nothing more") {
+  for (const bool starts : {false, true}) {
+    CAPTURE(starts);
+    check_all(run_ranks(2, [&](const World& world) {
+      Communicator comm(world);
+      comm.set_timeout(60s);
+      int value = comm.rank();
+      if (comm.rank() == 0) {
+        comm.ssend(value, 1);
+        world.store()->set("heard", {});
+      } else {
+        // Nothing leads back to the sender yet: the answer cannot leave at once.
+        if (starts) {
+          static_cast<void>(comm.probe(0));
+          comm.irecv(value, 0).wait();
+        } else {
+          comm.recv(value, 0);
+        }
+        world.store()->wait("heard", Clock::now() + 60s);
+      }
+      comm.barrier();
+    }));
+  }
+}
+
 TEST_CASE("synchronous and other messages of one tag keep their order, in every direction") {
   constexpr int rounds = 40;
   for (const int size : {1, 2, 3, 4}) {
