@@ -30,8 +30,8 @@ TEST_CASE("jobs take turns, and within a job its connections do") {
   };
   turn(2, 2);
   turn(2);
-  turns.add(b, 5);
   turn(2);
+  turns.add(b, 5);
   turn(2);
   CHECK(served == "12 32 4 5 ");
   CHECK(turns.empty());
