@@ -21,6 +21,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <sys/epoll.h>
 
 /// The inside of Server, for the files that implement it and nobody else: server_loop.cpp waits,
 /// keeps time and accepts, server_connections.cpp reads, writes and closes.
@@ -51,13 +52,16 @@ struct Server::State final : Host, Connection::Owner, std::enable_shared_from_th
   void serve_ready();
   /// Queues a connection that has something to do for its turn.
   void make_due(Connection& connection);
+  void keep_quiet(Connection& connection);
   /// Jobs are served in turn until the batch has lasted long enough.
   void take_turns();
   /// Serves a connection; what changes meanwhile, its job has changed.
   void serve_for_job(Connection& connection, Clock::time_point now);
-  /// Those with which the connection has its turns.
+  /// Those with which the connection has its turns. Dead ones, of whichever job, are strangers: a
+  /// crowd of them keeps no job waiting.
   const std::shared_ptr<Turns::Job>& queue_of(const Connection& connection) const {
-    return connection.stranger ? strangers : connection.job;
+    const bool is_dead = (connection.events & (EPOLLHUP | EPOLLERR)) != 0;
+    return connection.stranger || is_dead ? strangers : connection.job;
   }
   /// The job that is served, or with null none, has made the changes since the last call.
   void note_changes(const std::shared_ptr<Turns::Job>& turn);

@@ -7,6 +7,7 @@ import socket
 import struct
 import subprocess
 import tempfile
+import threading
 import time
 
 import native
@@ -215,7 +216,7 @@ def secrets(gate, build):
 
 def crowd(gate, build):
     took = GIVE_UP_S
-    for _ in range(2):  # One run takes little, and has to come close: a machine that stands still may spoil one.
+    for _ in range(3):  # A run takes little, and has to come close: a machine that stands still may spoil some.
         ran = subprocess.run([str(build / "bench/service"), "10000"], stdout=subprocess.PIPE, text=True,
                              timeout=GIVE_UP_S)
         admitted = re.search(r"admitted (\d+) ms", ran.stdout)
@@ -241,8 +242,9 @@ def readers(gate, build):
 ATTACKS = {"list": 300, "pages": 300, "barriers": 300, "waits": 300, "looks": 300, "gets": 300, "sets": 300,
            "flood": 300, "names": 300, "jobs": 300, "unread": 300, "full": 200, "ghosts": 300, "rounds": 300,
            "joins": 300}
-# A witness' p99 beside the attack where it is not 10 ms: what a round of 2,000 nodes decides, it decides at once.
-SLOWER_MS = {"rounds": 30}
+# A witness' p99 beside the attack where it is not 10 ms: what a round of 2,000 nodes decides, it decides at once, and
+# what the jobs of ghosts change are many small rows for SQLite.
+SLOWER_MS = {("rounds", "memory"): 30, ("rounds", "sqlite"): 30, ("ghosts", "sqlite"): 200}
 OPTIONS = {"full": ["--memory-max", "64MiB"]}
 
 
@@ -274,14 +276,16 @@ def attacked(build, attack, state):
                                   preexec_fn=lambda: attack == "joins" and resource.setrlimit(
                                       resource.RLIMIT_NOFILE, (64, 64)))
         daemon.stderr.readline()
+        # Its log is read, as journald reads it: a full pipe would stop it.
+        threading.Thread(target=daemon.stderr.read, daemon=True).start()
         ran = subprocess.run([str(build / "bench/fair"), str(port), attack], stdout=subprocess.PIPE, text=True,
                              timeout=GIVE_UP_S)
         suffered = {"during": 1e3 * GIVE_UP_S, "newcomer": 1e3 * GIVE_UP_S, "baseline": 0}
         words = ran.stdout.split()
         suffered.update(zip(words[::2], map(float, words[1::2])))
-        suffered["promised"] = max(SLOWER_MS.get(attack, 10), 2 * suffered["baseline"])
+        suffered["promised"] = max(SLOWER_MS.get((attack, state), 10), 2 * suffered["baseline"])
         suffered["alive"] = ran.returncode == 0 and daemon.poll() is None
         suffered["memory"] = status_kib(daemon.pid, "VmHWM") / 1024 if daemon.poll() is None else 0
         daemon.kill()
-        daemon.communicate()
+        daemon.wait()
     return suffered
