@@ -204,18 +204,23 @@ std::optional<Received> MessageWork::received() noexcept {
 
 /// Whether wait() would throw without waiting, or almost: it gives a message on its way some time.
 bool MessageWork::cannot_arrive() {
+  is_hopeless_ = is_hopeless_ || cannot_arrive_now();
+  return is_hopeless_;
+}
+
+bool MessageWork::cannot_arrive_now() const {
   const transport::Links& mesh = *owner_->mesh;
   if (owner_->error.is_set() || owner_->aborted || owner_->progress_thread->has_failed())
     return true;
   if (mesh.control().has_failures() && mesh.control().failure_of(owner_->group.id) != nullptr) {
     return true;
   }
-  if (const Outgoing* const outgoing = sending()) {
+  if (const auto* const outgoing = std::get_if<Outgoing>(&message_)) {
     const Outgoing::State state = outgoing->state;
     return state == Outgoing::State::failed || mesh.loss_of(outgoing->to) != nullptr ||
            (state == Outgoing::State::sent && mesh.is_gone(outgoing->to));
   }
-  const Receive& receive = *receiving();
+  const auto& receive = std::get<Receive>(message_);
   const Receive::State state = receive.state;
   if (state == Receive::State::mismatched || state == Receive::State::too_long) return true;
   if (receive.from != any_source) {
@@ -248,6 +253,7 @@ void MessageWork::leave() noexcept {
 bool MessageWork::is_done() noexcept {
   if (owner_ == nullptr) return true;
   if (!has_arrived()) {
+    if (is_hopeless_) return true;
     const auto lock = owner_->mesh->try_lock();
     if (!lock) return false;
     if (!has_arrived()) return cannot_arrive();

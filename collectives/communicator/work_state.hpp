@@ -129,6 +129,7 @@ class MessageWork final : public WorkState {
   bool has_arrived() const;
   /// Under the mesh's lock.
   bool cannot_arrive();
+  bool cannot_arrive_now() const;
   void look_past();
   bool look();
   bool arrives_soon();
@@ -141,6 +142,7 @@ class MessageWork final : public WorkState {
   std::unique_ptr<Strided> strided_;
   Communicator::State* owner_ = nullptr;  ///< Null before it began and once it is finished.
   std::exception_ptr error_;
+  bool is_hopeless_ = false;  ///< It was found that it cannot arrive, which stays so.
 };
 
 /// A message that was complete when it was started, and has nothing to report: one object for all.
