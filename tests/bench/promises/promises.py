@@ -37,8 +37,7 @@ milliseconds, and need the machine. The promises:
             end, answers that nobody reads, a memory-max that is full, jobs whose nodes hang up, 2,000 nodes that fail
             round after round, connections that never join; a set and a get of another job take 10 ms at most (p99, or
             twice what they took before; 30 beside the rounds, and with SQLite 200 beside the nodes that hang up), and a
-            newcomer is served; with the state in memory, and in SQLite (attacks that write; all of them if
-            DLAUNCH_TEST_FULL is set)
+            newcomer is served; with the state in memory, and in SQLite
 """
 import argparse
 import pathlib

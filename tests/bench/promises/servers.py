@@ -248,15 +248,9 @@ SLOWER_MS = {("rounds", "memory"): 30, ("rounds", "sqlite"): 30, ("ghosts", "sql
 OPTIONS = {"full": ["--memory-max", "64MiB"]}
 
 
-# Those that change much, of which SQLite has its part; the others with it under DLAUNCH_TEST_FULL alone.
-WRITING = ("sets", "flood", "names", "jobs", "full", "ghosts", "rounds")
-
-
 def fair(gate, build):
     for state in ("memory", "sqlite"):
         for attack, memory_max in ATTACKS.items():
-            if state == "sqlite" and attack not in WRITING and not os.environ.get("DLAUNCH_TEST_FULL"):
-                continue
             what = f"fair, state in {state}: {attack}"
             suffered = attacked(build, attack, state)
             if suffered["during"] > gate.room * suffered["promised"]:
