@@ -41,12 +41,6 @@ int usable_cores() {
   return ::sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 1;
 }
 
-/// The memory that this rank has in common with others; null: none.
-std::shared_ptr<Segment> common_segment(const World& world) {
-  auto segment = world.membership() ? world.membership()->segment() : nullptr;
-  return segment != nullptr && segment->size() > 1 ? segment : nullptr;
-}
-
 const char* transport_text(int ranks, bool all_share, bool all_have_one) {
   if (ranks == 1) return "alone";
   if (!all_share) return "TCP";
@@ -56,13 +50,15 @@ const char* transport_text(int ranks, bool all_share, bool all_have_one) {
 /// The place of the measurement, from all ranks' descriptions of their hosts.
 Site site_of(const World& world, Communicator& communicator) {
   const WorldInfo& info = world.info();
-  const auto segment = common_segment(world);
+  const auto segment = world.membership() ? world.membership()->segment() : nullptr;
+  // A rank that is alone on its node has one for its flight recorder only.
+  const bool is_common = segment != nullptr && segment->size() > 1;
   const auto all = communicator.all_gather_objects(
       Tree::dict({{"host", info.hostname},
                   {"cores", usable_cores()},
                   {"ranks", info.local_size},
-                  {"segment", segment ? static_cast<std::int64_t>(segment->id()) : 0},
-                  {"crowded", segment && segment->oversubscribed()}}));
+                  {"segment", is_common ? static_cast<std::int64_t>(segment->id()) : 0},
+                  {"crowded", segment != nullptr && segment->oversubscribed()}}));
   Site site;
   site.ranks = info.size;
   site.nodes = info.node_count;

@@ -1,6 +1,7 @@
 // `dlaunch bench` as people run it: real launcher, real ranks.
 #include "runtime/base/os/socket.hpp"
 #include "tests/process/job.hpp"
+#include "tests/process/processors.hpp"
 #include "tests/support/temporary_folder.hpp"
 
 #include <cstdio>
@@ -154,6 +155,37 @@ TEST_CASE("bench over two nodes of one host: they share memory, or do not") {
     CHECK(other.wait().code == 0);
     const std::string both = one.out() + other.out();
     CHECK(count(both, std::string("2 ranks on 2 nodes, ") + transport + ";") == 1);
+  }
+}
+
+TEST_CASE("bench says that ranks share processors, those of other nodes of the host counted in") {
+  const int only = own_processors().front();
+  const auto quick = [](const Words& more) {
+    Words line = {"bench", "--nproc-per-node=1", "--ops=barrier", "--iters=2", "--json=-"};
+    line.insert(line.end(), more.begin(), more.end());
+    return line;
+  };
+  const auto says_so = [](const std::string& out, const std::string& err) {
+    const auto all = nlohmann::json::parse(out);
+    CHECK(all["oversubscribed"] == (count(err, ": oversubscribed\n") == 1));
+    return all["oversubscribed"].get<bool>();
+  };
+  const OnProcessor one(only);
+  Job alone(quick({"--standalone"})), two(quick({"--standalone", "--nproc-per-node=2"}));
+  CHECK(alone.wait().code == 0);
+  CHECK(two.wait().code == 0);
+  CHECK_FALSE(says_so(alone.out(), alone.err()));
+  CHECK(says_so(two.out(), two.err()));
+  // Each node has a processor for its rank.
+  for (const std::string sharing : {"host", "node"}) {
+    CAPTURE(sharing);
+    const Words line =
+        quick({"--nnodes=2", "--rdzv-endpoint=127.0.0.1:" + std::to_string(free_port()),
+               "--shared-memory=" + sharing});
+    Job first(line), second(line);
+    CHECK(first.wait().code == 0);
+    CHECK(second.wait().code == 0);
+    CHECK(says_so(first.out() + second.out(), first.err() + second.err()));
   }
 }
 
