@@ -24,17 +24,25 @@ class Nodes {
     program_ = std::move(program);
   }
   /// Starts one more; `options` are its own.
-  Job& add(Strings options = {}) {
-    Strings line = line_;
-    line.insert(line.end(), options.begin(), options.end());
-    line.insert(line.end(), program_.begin(), program_.end());
-    jobs_.push_back(std::make_unique<Job>(std::move(line), environment_));
-    return *jobs_.back();
+  Job& add(const Strings& options = {}) { return start(dlaunch_path(), {}, options); }
+  /// Starts one more by another program, which gets its own arguments and then those of dlaunch.
+  Job& add_under(const Strings& command) {
+    Strings before(command.begin() + 1, command.end());
+    before.push_back(dlaunch_path());
+    return start(command.front(), std::move(before), {});
   }
   Job& operator[](std::size_t node) { return *jobs_.at(node); }
   const std::string& endpoint() const { return endpoint_; }
 
  private:
+  Job& start(const std::string& program, Strings line, const Strings& options) {
+    for (const Strings* part : {&std::as_const(line_), &options, &std::as_const(program_)}) {
+      line.insert(line.end(), part->begin(), part->end());
+    }
+    jobs_.push_back(std::make_unique<Job>(std::move(line), environment_, program));
+    return *jobs_.back();
+  }
+
   std::string endpoint_;
   Job::Environment environment_;
   Strings line_;

@@ -3,6 +3,7 @@
 #include "runtime/base/os/unique_fd.hpp"
 #include "tests/process/nodes.hpp"
 #include "tests/support/secret_file.hpp"
+#include "tests/support/skipped.hpp"
 
 #include <algorithm>
 #include <csignal>
@@ -147,6 +148,40 @@ TEST_CASE("an agent that may share nothing has its own, and so have the others")
   CHECK(first != second);
   CHECK(count(one.out() + two.out(), "and reads 1000 1001") == 2);
   CHECK(count(one.out() + two.out(), "and reads 1002 1003") == 2);
+}
+
+TEST_CASE(
+    "agents of one host that are another's to the kernel have their own, and the job goes on") {
+  struct {
+    const char* of;
+    Strings under;
+  } const apart[] = {
+      {"pids", {"unshare", "--pid", "--fork", "--mount-proc"}},
+      {"users", {"unshare", "--user", "--map-root-user"}},
+      {"another user", {"setpriv", "--reuid", "65534", "--clear-groups"}},
+  };
+  for (const auto& [of, under] : apart) {
+    CAPTURE(std::string(of));
+    Strings probe(under.begin() + 1, under.end());
+    probe.emplace_back("true");
+    if (Job(probe, {}, under.front()).wait().code != 0) {
+      testing::skipped("no right to start a process with " + std::string(of) + " of its own");
+      continue;
+    }
+    Nodes nodes("2", ranks("share"), {"--nproc-per-node", "2", "--no-python"});
+    Job &one = nodes.add(), &two = nodes.add_under(under);
+    CHECK(one.wait().code == 0);
+    CHECK(two.wait().code == 0);
+    INFO(one.err() << two.err());
+    const auto first = segments_in(one.out()), second = segments_in(two.out());
+    REQUIRE(first.size() == 1);
+    REQUIRE(second.size() == 1);
+    CHECK(first != second);
+    CHECK(count(one.out() + two.out(), "and reads 1000 1001") == 2);
+    CHECK(count(one.out() + two.out(), "and reads 1002 1003") == 2);
+    // It is not offered to them: nobody has tried in vain.
+    CHECK(count(one.err() + two.err(), "the memory of this host's nodes") == 0);
+  }
 }
 
 TEST_CASE("where the agent cannot make it, one line says so, and the job goes on") {

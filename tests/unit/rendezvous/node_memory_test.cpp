@@ -4,14 +4,18 @@
 
 #include "runtime/base/deadline.hpp"
 #include "runtime/base/os/socket.hpp"
+#include "tests/support/skipped.hpp"
 
 #include <cerrno>
 #include <functional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <doctest/doctest.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 namespace dlaunch::rendezvous {
 namespace {
@@ -216,6 +220,40 @@ TEST_CASE("a new epoch, or the end, forgets whoever waited") {
   }
   host.io.poll();
   CHECK(host.warnings.empty());
+}
+
+TEST_CASE("nothing is lent to another user, or borrowed from one") {
+  if (::geteuid() != 0) return testing::skipped("only root can be another user for a moment");
+  // The kernel's own call is for one thread, the library's for all.
+  const auto as_stranger = [](const auto& act) {
+    std::jthread([&] {
+      constexpr long stranger = 65534;
+      REQUIRE(::syscall(SYS_setresuid, -1L, stranger, -1L) == 0);
+      act();
+    }).join();
+  };
+  SUBCASE("an agent that asks") {
+    Host host;
+    NodeMemory lender(host.io, std::move(host.door), host.warn());
+    NodeMemory borrower(host.io, {}, host.warn());
+    lender.begin(host.plan(true));
+    as_stranger([&] {
+      borrower.begin(host.plan(false));
+      borrower.when_known([] {});
+    });
+    host.check_own(borrower, "has not lent it");
+    CHECK(lender.segment() == nullptr);
+  }
+  SUBCASE("an agent that lends") {
+    Host host;
+    as_stranger([&] {
+      host.door = MemoryDoor::open();
+      host.name = host.door.name;
+    });
+    NodeMemory borrower(host.io, {}, host.warn());
+    borrower.begin(host.plan(false));
+    host.check_own(borrower, "another user's process lends it");
+  }
 }
 
 TEST_CASE("strangers change nothing") {
