@@ -192,6 +192,37 @@ static void waits_for_some(void) {
   dl_work_free(works[0]);
 }
 
+static void waits_for_a_while(void) {
+  const int32_t out = rank;
+  int32_t in[2] = {-1, -1};
+  dl_work* works[2] = {NULL};
+  int done = 9;
+  /* The message's own timeout counts from dl_work_wait, which nobody calls here. */
+  EXPECT_OK(dl_irecv(comm, DL_VIEW(in, 1), before, works, &DL_OPTIONS(.tag = 6, .timeout_ms = 1)));
+  EXPECT_OK(dl_start_probe(comm, before, works + 1, &DL_OPTIONS(.tag = 7)));
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_OK(dl_work_wait_for(works[i], 20, &done));
+    EXPECT(done == 0 && dl_work_done(works[i]) == 0);
+  }
+  EXPECT_OK(dl_work_wait_for(works[0], -1, &done));
+  EXPECT(done == 0 && in[0] == -1);
+  /* Nobody sends before all have waited; and the communicator is whole. */
+  EXPECT_OK(dl_barrier(comm, DL_HERE));
+  for (int tag = 6; tag <= 7; ++tag)
+    EXPECT_OK(dl_send(comm, DL_CONST_VIEW(&out, 1), next, &DL_OPTIONS(.tag = tag)));
+  EXPECT_OK(dl_work_wait_for(works[0], 60000, &done));
+  EXPECT(done == 1 && dl_work_done(works[0]) == 1 && in[0] == before);
+  EXPECT_OK(dl_work_wait_for(works[1], INT64_MAX, &done));
+  EXPECT(done == 1);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_OK(dl_work_wait(works[i]));
+    EXPECT_FAILS(DL_MISUSE, "'done' is a null pointer", dl_work_wait_for(works[i], 1, NULL));
+    dl_work_free(works[i]);
+  }
+  EXPECT_OK(dl_recv(comm, DL_VIEW(in + 1, 1), before, NULL, &DL_OPTIONS(.tag = 7)));
+  EXPECT(in[1] == before);
+}
+
 static void sends_until_received(void) {
   enum { LARGE = 1 << 17 };
   int64_t *out = calloc(LARGE, sizeof *out), *in = calloc(LARGE, sizeof *in);
@@ -312,6 +343,7 @@ int main(void) {
   starts();
   receives_what_is_shorter();
   waits_for_some();
+  waits_for_a_while();
   sends_until_received();
   matches();
   ends_with_its_communicator();

@@ -1,13 +1,17 @@
 // Receives that are taken back.
 #include "tests/support/outcomes.hpp"
 #include "tests/support/ranks.hpp"
+#include "tests/support/raw_rank.hpp"
 
 #include <dlaunch/dlaunch.hpp>
 
 #include <array>
+#include <memory>
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -85,6 +89,101 @@ TEST_CASE("what has come, or is on its way into its buffer, is not taken back") 
     CHECK(in == out);
     comm.barrier();
   }));
+}
+
+namespace {
+
+/// Rank 0 of two, of which the other one sends what the test says.
+struct Beside {
+  static WorldInfo info(int rank) {
+    WorldInfo info;
+    info.rank = rank;
+    info.size = 2;
+    info.node_rank = rank;
+    info.node_count = 2;
+    info.local_size = 1;
+    info.job = "beside";
+    return info;
+  }
+  /// A part of the message has come, and only that.
+  Beside() {
+    comm.set_timeout(60s);
+    other.say(BytesView(message).first(begun));
+    while (!comm.try_probe(1)) continue;
+  }
+  /// The receive that takes it, whose buffer it now goes to.
+  Work receive() { return comm.irecv(in, 1); }
+  void say_the_rest() const { other.say(BytesView(message).subspan(begun)); }
+
+  static constexpr std::size_t bytes = 1000, begun = sizeof(transport::Header) + 10;
+  const std::shared_ptr<LocalStore> store = std::make_shared<LocalStore>();
+  Communicator comm{World(info(0), store), "beside"};
+  testing::RawRank other{testing::address_of(*store, 0), info(1)};
+  const Bytes message = testing::raw_message(bytes, 6);
+  std::vector<std::uint8_t> in = std::vector<std::uint8_t>(bytes);
+};
+
+}  // namespace
+
+TEST_CASE("a receive of which a part has come is not taken back, and gets the rest") {
+  Beside beside;
+  Work work = beside.receive();
+  for (int i = 0; i < 2; ++i) {
+    CHECK(!work.cancel());
+    CHECK(!work.test());
+    CHECK(!work.done());
+    CHECK(!work.wait_for(1ms));
+    CHECK(!work.received());
+    CHECK(work.error() == nullptr);
+  }
+  // Nobody else has it.
+  CHECK(!beside.comm.try_probe(1));
+  beside.say_the_rest();
+  work.wait();
+  CHECK(!work.cancel());
+  CHECK(work.received() == Received{1, 0, DType::u8, Beside::bytes});
+  CHECK(beside.in == std::vector<std::uint8_t>(Beside::bytes, 6));
+}
+
+TEST_CASE("a part of a message is no whole one, where its sender ends or its receiver does") {
+  SUBCASE("the sender ends") {
+    Beside beside;
+    Work work = beside.receive();
+    CHECK(!work.cancel());
+    beside.other.hang_up();
+    while (!work.test()) continue;
+    CHECK(!work.cancel());
+    CHECK(!work.received());
+    const auto error = error_of([&] { work.wait(); });
+    REQUIRE(error);
+    CHECK(error->errc() == Errc::peer_lost);
+    CHECK(!work.cancel());
+  }
+  SUBCASE("the receiver's communicator ends") {
+    Work work;
+    {
+      Beside beside;
+      work = beside.receive();
+      CHECK(!work.cancel());
+      Communicator ended = std::move(beside.comm);
+    }
+    CHECK(work.done());
+    CHECK(!work.cancel());
+    CHECK(!work.received());
+    CHECK(error_of([&] { work.wait(); })->errc() == Errc::aborted);
+  }
+}
+
+TEST_CASE("an exception waits for a receive of which a part has come") {
+  Beside beside;
+  std::jthread rest;
+  const auto fails = [&] {
+    const Work work = beside.receive();
+    rest = std::jthread([&] { beside.say_the_rest(); });
+    throw std::runtime_error("a bad file");
+  };
+  CHECK_THROWS_WITH(fails(), "a bad file");
+  CHECK(beside.in == std::vector<std::uint8_t>(Beside::bytes, 6));
 }
 
 TEST_CASE("messages go on to the receives behind those that were taken back") {

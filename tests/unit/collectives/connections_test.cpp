@@ -4,16 +4,14 @@
 
 #include "collectives/call/core/flight_words.hpp"
 #include "collectives/transport/links.hpp"
-#include "runtime/base/os/socket.hpp"
-#include "runtime/base/text_hash.hpp"
 #include "tests/support/ranks.hpp"
+#include "tests/support/raw_rank.hpp"
 #include "tests/support/skipped.hpp"
 
 #include <dlaunch/dlaunch.hpp>
 
 #include <barrier>
 #include <bit>
-#include <cstring>
 #include <functional>
 #include <memory>
 #include <string>
@@ -22,7 +20,6 @@
 
 #include <doctest/doctest.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 
 using namespace dlaunch;
 using namespace std::chrono_literals;
@@ -108,35 +105,27 @@ TEST_CASE("64 ranks make no connection before they talk, and then few each") {
 struct Crowded {
   std::shared_ptr<LocalStore> store = std::make_shared<LocalStore>();
   transport::Links links{world(), flight_words()};
-  std::vector<unique_fd> sockets;  ///< Sockets of rank 1 and those that follow.
+  std::vector<testing::RawRank> others;  ///< Rank 1 and those that follow.
 
-  World world() const {
+  static WorldInfo info(int rank) {
     WorldInfo info;
+    info.rank = rank;
     info.size = 3000;
     info.node_count = 3000;
     info.local_size = 1;
     info.job = "crowd";
-    return World(info, store, nullptr);
+    return info;
   }
+  World world() const { return World(info(0), store, nullptr); }
   bool until(const std::function<bool()>& holds) {
     const auto deadline = Clock::now() + 60s;
     while (!holds() && Clock::now() < deadline) links.step(deadline);
     return holds();
   }
   void connect(const Address& address) {
-    sockets.push_back(connect_tcp(address, Clock::now() + 60s));
-    const int rank = static_cast<int>(sockets.size());
-    transport::Hello hello;
-    hello.job = text_hash("crowd");
-    hello.rank = rank;
-    hello.size = 3000;
-    say(rank, {reinterpret_cast<const std::byte*>(&hello), sizeof hello});
+    others.emplace_back(address, info(static_cast<int>(others.size()) + 1));
   }
-  void say(int rank, BytesView bytes) const {
-    const int socket = sockets[static_cast<std::size_t>(rank) - 1].get();
-    REQUIRE(::send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL) ==
-            static_cast<ssize_t>(bytes.size()));
-  }
+  testing::RawRank& other(int rank) { return others[static_cast<std::size_t>(rank) - 1]; }
 };
 
 TEST_CASE("among 2000 connections that are idle, those that are not are served") {
@@ -145,10 +134,7 @@ TEST_CASE("among 2000 connections that are idle, those that are not are served")
   Crowded crowd;
   Links& links = crowd.links;
   const auto lock = links.lock();
-  const auto published = crowd.store->get("mesh/0");
-  const std::string address(as_text(*published));
-  const auto port = std::stoi(address.substr(address.rfind(':') + 1));
-  const Address there = resolve("127.0.0.1", static_cast<std::uint16_t>(port)).front();
+  const Address there = testing::address_of(*crowd.store, 0);
   for (int rank = 1; rank <= 2000; ++rank) {
     crowd.connect(there);
     // Each when it is known, so that none has to make room for another.
@@ -159,9 +145,7 @@ TEST_CASE("among 2000 connections that are idle, those that are not are served")
   call.op = Op::send;
   call.dtype = DType::u8;
   call.count = 8;
-  const Header header = make_header(Kind::message, 1, call, 8, 0);
-  Bytes message(sizeof header + 8, std::byte{7});
-  std::memcpy(message.data(), &header, sizeof header);
+  const Bytes message = testing::raw_message(8, 7);
   std::vector<std::vector<std::byte>> into(3, std::vector<std::byte>(8));
   std::vector<Receive> receives(3);
   const auto receive = [&](std::size_t place, int from) -> const Receive& {
@@ -177,16 +161,16 @@ TEST_CASE("among 2000 connections that are idle, those that are not are served")
   // One of them closes, one sends a part of a message, one a whole one.
   const Receive& partly = receive(0, 1500);
   const Receive& whole = receive(1, 3);
-  crowd.say(1500, BytesView(message).first(sizeof header + 3));
-  crowd.sockets[699].reset();
-  crowd.say(3, message);
+  crowd.other(1500).say(BytesView(message).first(sizeof(Header) + 3));
+  crowd.other(700).hang_up();
+  crowd.other(3).say(message);
   CHECK(crowd.until([&] {
     return whole.state == Receive::State::done && partly.state == Receive::State::filling &&
            links.end_of(700) != nullptr;
   }));
-  crowd.say(1500, BytesView(message).subspan(sizeof header + 3));
+  crowd.other(1500).say(BytesView(message).subspan(sizeof(Header) + 3));
   const Receive& last = receive(2, 2000);
-  crowd.say(2000, message);
+  crowd.other(2000).say(message);
   CHECK(crowd.until(
       [&] { return partly.state == Receive::State::done && last.state == Receive::State::done; }));
   int ended = 0;

@@ -188,6 +188,123 @@ TEST_CASE("probes and receives are waited for together") {
   }
 }
 
+TEST_CASE("of probes and receives those are found that are complete, and whether all are") {
+  Event looked, emptied;
+  check_all(run_ranks(2, [&](const World& world) {
+    Communicator comm(world);
+    comm.set_timeout(60s);
+    Communicator other = comm.duplicate();
+    constexpr int probed = 1, received = 2, probed_late = 3, received_late = 4;
+    const std::array<int, 3> out{7, 8, 9};
+    if (comm.rank() == 1) {
+      CHECK(looked.wait());
+      other.send(out, 0, {.tag = probed});
+      comm.send(out[0], 0, {.tag = received});
+      CHECK(emptied.wait());
+      comm.send(out[1], 0, {.tag = received_late});
+      other.send(out[2], 0, {.tag = probed_late});
+      return comm.barrier();
+    }
+    using Indices = std::vector<std::size_t>;
+    std::array<int, 2> in{};
+    std::vector<Work> works;
+    works.push_back(other.start_probe(any_source, {.tag = probed}));
+    works.push_back(comm.irecv(in[0], 1, {.tag = received}));
+    works.emplace_back();
+    works.push_back(other.start_probe(1, {.tag = probed_late}));
+    works.push_back(comm.irecv(in[1], any_source, {.tag = received_late}));
+    CHECK(wait_some(works, 0s).empty());
+    CHECK(test_any(works) == std::nullopt);
+    CHECK(!test_all(works));
+    looked.set();
+    Indices complete;
+    while (complete.size() < 2) complete = wait_some(works, 60s);
+    CHECK(complete == Indices{0, 1});
+    CHECK(works[0].received() == Received{1, probed, DType::i32, 3});
+    CHECK(works[1].received() == Received{1, received, DType::i32, 1});
+    CHECK(wait_some(works, 0s) == complete);
+    CHECK(test_any(works) == 0);
+    CHECK(!test_all(works));
+    for (const std::size_t i : complete) works[i] = {};
+    CHECK(wait_some(works, 1ms).empty());
+    emptied.set();
+    while (!test_all(works)) continue;
+    CHECK(wait_some(works, 60s) == Indices{3, 4});
+    wait_all(works);
+    CHECK(works[3].received() == Received{1, probed_late, DType::i32, 1});
+    CHECK(in == std::array{7, 8});
+    // The probes have taken nothing.
+    std::array<int, 3> first{};
+    other.recv(first, 1, {.tag = probed});
+    CHECK(first == out);
+    other.recv(in[0], 1, {.tag = probed_late});
+    CHECK(in[0] == 9);
+    comm.barrier();
+  }));
+}
+
+TEST_CASE(
+    "a message is the receive's, and the next one the probe's, in whatever order they began") {
+  for (const bool probe_first : {true, false}) {
+    CAPTURE(probe_first);
+    Event found;
+    check_all(run_ranks(2, [&](const World& world) {
+      Communicator comm(world);
+      comm.set_timeout(60s);
+      const int first = 1, second = 2;
+      if (comm.rank() == 1) {
+        comm.barrier();
+        comm.send(first, 0, {.tag = 5});
+        CHECK(found.wait());
+        comm.send(second, 0, {.tag = 5});
+        return;
+      }
+      int in = 0;
+      std::array<Work, 2> works;
+      const auto probe = [&] { works[0] = comm.start_probe(1, {.tag = 5}); };
+      if (probe_first) probe();
+      works[1] = comm.irecv(in, 1, {.tag = 5});
+      if (!probe_first) probe();
+      comm.barrier();
+      CHECK(wait_some(works, 60s) == std::vector<std::size_t>{1});
+      CHECK(in == 1);
+      CHECK(!test_all(works));
+      found.set();
+      wait_all(works);
+      CHECK(works[0].received()->count == 1);
+      comm.recv(in, 1, {.tag = 5});
+      CHECK(in == 2);
+    }));
+  }
+}
+
+TEST_CASE("all are waited for though a probe among them fails, whose error is thrown then") {
+  Event cancelled;
+  check_all(run_ranks(2, [&](const World& world) {
+    Communicator comm(world);
+    comm.set_timeout(60s);
+    if (comm.rank() == 1) {
+      CHECK(cancelled.wait());
+      const int one = 1;
+      comm.send(one, 0, {.tag = 1});
+      return comm.barrier();
+    }
+    int in = 0;
+    std::array<Work, 2> works{comm.start_probe(1, {.tag = 2}), comm.irecv(in, 1, {.tag = 1})};
+    CHECK(works[0].cancel());
+    CHECK(test_any(works) == 0);
+    CHECK(!test_all(works));
+    cancelled.set();
+    const auto error = error_of([&] { wait_all(works); });
+    REQUIRE(error);
+    CHECK(error->errc() == Errc::aborted);
+    CHECK(in == 1);
+    CHECK(test_all(works));
+    CHECK(wait_some(works, 60s) == std::vector<std::size_t>{0, 1});
+    comm.barrier();
+  }));
+}
+
 TEST_CASE("a probe's message makes the descriptor readable") {
   Event polls;
   check_all(run_ranks(2, [&](const World& world) {
