@@ -9,6 +9,7 @@ other load on the machine hits all alike; told is the median of the rounds' medi
 many cores as ranks each rank has its own, else nobody is bound and peers keep their defaults.
 
   ours           dlaunch, ordinary buffers
+  in C           dlaunch by its C API (messages, started calls, all_reduce), and how many times ours
   best peer      whoever is fastest in this row, in its fastest way
   floor          a program written for this one case; ordinary buffers
   mapped         the same where the buffers themselves are shared
@@ -37,6 +38,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 OPS = ["barrier", "all_reduce", "broadcast", "all_gather", "reduce_scatter", "all_to_all", "ping_pong", "window",
        "halo", "random_pairs", "fan_in", "started", "started_test", "started_window", "started_then_blocking", "started_computing"]
+OPS_IN_C = ["all_reduce", "ping_pong", "window", "halo", "random_pairs", "fan_in", "started", "started_test"]
 SIZES = "4,256,4K,32K,256K,1M,8M,64M"
 QUICK_SIZES = "4,4K,256K,1M,8M"
 LIMIT_S = 300  # of one contestant in one round
@@ -140,14 +142,16 @@ def contestants(chosen, ranks):
     """The contestants on one node."""
     bench, short = f"{chosen.build}/bench", ranks > os.cpu_count()
     peers = []
-    start, program = [f"{chosen.build}/bin/dlaunch", "--log-line-prefix-template", ""], f"{bench}/collectives_ours"
-    if chosen.agents == 1:
-        ours = [[*start, "--standalone", "--nproc-per-node", str(ranks), program]]
-    else:
-        ours = [[*start, "--nnodes", str(chosen.agents), "--node-id", f"agent{agent}", "--rdzv-endpoint",
+    start = [f"{chosen.build}/bin/dlaunch", "--log-line-prefix-template", ""]
+
+    def launched(program):
+        if chosen.agents == 1:
+            return [[*start, "--standalone", "--nproc-per-node", str(ranks), program]]
+        return [[*start, "--nnodes", str(chosen.agents), "--node-id", f"agent{agent}", "--rdzv-endpoint",
                  "127.0.0.1:29401", "--nproc-per-node", str(ranks // chosen.agents), program]
                 for agent in range(chosen.agents)]
-    peers.append(Contestant("dlaunch", "ours", ours, ops=["barrier_ordered"] + OPS))
+    peers.append(Contestant("dlaunch", "ours", launched(f"{bench}/collectives_ours"), ops=["barrier_ordered"] + OPS))
+    peers.append(Contestant("dlaunch in C", "in C", launched(f"{bench}/collectives_ours_c"), ops=OPS_IN_C))
     peers.append(Contestant("floor", "floor", [[f"{bench}/collectives_floor_shm"]] * ranks, per_rank=True,
                             prepare=lambda folder: {"SEGMENT": f"{folder}/segment", "YIELD": str(int(short))}))
     if program := build_peer(chosen, "openmpi", "mpi.cpp", ["mpicxx.openmpi"]):
@@ -240,6 +244,8 @@ def rounds(chosen, competitors, pin):
             if competitor.name in failed or not is_asked:
                 continue
             ops = [op for op in competitor.ops if op in chosen.ops or (op == "barrier_ordered" and "barrier" in chosen.ops)]
+            if not ops:
+                continue
             # Gloo's own thread does the work: its ranks are not bound.
             bound = pin and competitor.name != "gloo"
             options = ["--ops", ",".join(ops), "--sizes", chosen.sizes, "--pin", str(int(bound)),
@@ -273,9 +279,9 @@ def ratio(above, below):
 
 def report(title, medians):
     """Prints a line for each operation and size; returns them."""
-    head = ("op", "bytes", "ours", "best peer", "", "floor", "ours/floor", "peer/ours", "mapped", "ours in place",
-            "in place/mapped")
-    form = "{:<16} {:>9} {:>9} {:>9} {:<16} {:>9} {:>10} {:>9} {:>9} {:>13} {:>15}"
+    head = ("op", "bytes", "ours", "in C", "in C/ours", "best peer", "", "floor", "ours/floor", "peer/ours", "mapped",
+            "ours in place", "in place/mapped")
+    form = "{:<22} {:>9} {:>9} {:>9} {:>9} {:>9} {:<16} {:>9} {:>10} {:>9} {:>9} {:>13} {:>15}"
     print(f"\n## {title}\n" + form.format(*head))
     rows = []
     for op in ["barrier", "barrier_ordered"] + OPS[1:]:
@@ -286,12 +292,13 @@ def report(title, medians):
                 fitting = [(value, f"{name} {way}".strip()) for (whose, name, way), value in found.items()
                            if whose == role and (way in ("mapped", "in place")) == shared]
                 return min(fitting, default=(None, ""))
-            (ours, _), (peer, who), (floor, _) = best("ours"), best("peer"), best("floor")
+            (ours, _), (in_c, _), (peer, who), (floor, _) = best("ours"), best("in C"), best("peer"), best("floor")
             (mapped, _), (in_place, _) = best("floor", True), best("ours", True)
-            print(form.format(op, size, figure(ours), figure(peer), who, figure(floor), ratio(ours, floor),
-                              ratio(peer, ours), figure(mapped), figure(in_place), ratio(in_place, mapped)), flush=True)
-            rows.append({"title": title, "op": op, "bytes": size, "ours_us": ours, "peer_us": peer, "peer": who,
-                         "floor_us": floor, "mapped_floor_us": mapped, "ours_in_place_us": in_place,
+            print(form.format(op, size, figure(ours), figure(in_c), ratio(in_c, ours), figure(peer), who, figure(floor),
+                              ratio(ours, floor), ratio(peer, ours), figure(mapped), figure(in_place),
+                              ratio(in_place, mapped)), flush=True)
+            rows.append({"title": title, "op": op, "bytes": size, "ours_us": ours, "in_c_us": in_c, "peer_us": peer,
+                         "peer": who, "floor_us": floor, "mapped_floor_us": mapped, "ours_in_place_us": in_place,
                          "all": {f"{name} {way}".strip(): value for (_, name, way), value in found.items()}})
     return rows
 
@@ -299,7 +306,7 @@ def report(title, medians):
 def main():
     chosen = arguments()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # The contestants end with it.
-    for program in ("bin/dlaunch", "bench/collectives_ours", "bench/collectives_floor_shm"):
+    for program in ("bin/dlaunch", "bench/collectives_ours", "bench/collectives_ours_c", "bench/collectives_floor_shm"):
         if not os.path.exists(f"{chosen.build}/{program}"):
             sys.exit(f"there is no {chosen.build}/{program}: build dlaunch with its tests first")
     cores, rows = os.cpu_count(), []
