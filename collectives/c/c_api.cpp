@@ -2,7 +2,6 @@
 
 #include <cstdlib>
 #include <exception>
-#include <limits>
 #include <new>
 
 /// Status, messages, memory and the conversions of the C API.
@@ -27,23 +26,6 @@ struct LastFailure {
 thread_local LastFailure last_failure;  // NOLINT: what errno is to libc.
 
 constexpr const char* out_of_memory_text = "memory ran out";
-
-/// A caller's number that becomes a byte of ours; larger ones are not left to wrap around.
-std::uint8_t byte_of(std::int32_t number, const char* what) {
-  if (number < 0 || number > std::numeric_limits<std::uint8_t>::max()) {
-    throw Misuse{"the number " + std::to_string(number) + " is no " + what};
-  }
-  return static_cast<std::uint8_t>(number);
-}
-
-template <class View, class Given>
-View converted(const Given& given) {
-  require(given.place >= DL_HOST, [&] {
-    return "a view's place is DL_HOST or DL_CUDA(device), not " + std::to_string(given.place);
-  });
-  return {given.data, given.count, dtype_of(given.dtype), Place{given.place - 1},
-          given.stride == 0 ? 1 : given.stride};
-}
 
 }  // namespace
 
@@ -87,39 +69,17 @@ Clock::duration duration_of(std::int64_t ms) {
   return std::max<Clock::duration>(milliseconds(std::max<std::int64_t>(ms, -1)), milliseconds(-1));
 }
 
-CallOptions options_of(const dl_options* options) {
-  const dl_options given = known_part(options, options_size_first, "dl_options");
-  CallOptions made;
-  made.common.site = {given.file != nullptr ? given.file : "", given.line,
-                      given.function != nullptr ? given.function : ""};
-  made.common.timeout = duration_of(given.timeout_ms);
-  made.common.cuda_stream = given.cuda_stream;
-  made.tag = given.tag;
-  made.truncate_mean = given.truncate_mean != 0;
-  made.ordered_output = given.ordered_output != 0;
-  return made;
+CallOptions options_of_another_size(const dl_options& options) {
+  return call_options_of(known_part(&options, options_size_first, "dl_options"));
 }
 
-CallOptions::operator BarrierOptions() const {
-  BarrierOptions made = common;
-  made.ordered_output = ordered_output;
-  return made;
-}
-CallOptions::operator ReduceOptions() const {
-  ReduceOptions made = common;
-  made.truncate_mean = truncate_mean;
-  return made;
-}
-CallOptions::operator MessageOptions() const {
-  MessageOptions made = common;
-  made.tag = tag;
-  return made;
+void throw_no_dtype(dl_dtype dtype) {
+  throw Misuse{"the number " + std::to_string(dtype) + " is no dtype"};
 }
 
-DType dtype_of(dl_dtype dtype) { return static_cast<DType>(byte_of(dtype, "dtype")); }
-
-TensorView view_of(const dl_view& view) { return converted<TensorView>(view); }
-ConstTensorView view_of(const dl_const_view& view) { return converted<ConstTensorView>(view); }
+void throw_no_place(std::int32_t place) {
+  throw Misuse{"a view's place is DL_HOST or DL_CUDA(device), not " + std::to_string(place)};
+}
 
 namespace {
 

@@ -6,16 +6,20 @@
 #include <dlaunch/dlaunch.hpp>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <memory>
+#include <memory_resource>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -179,6 +183,24 @@ T& place(T* pointer, const char* name) {
   return *pointer;
 }
 
+/// What is made of each of a caller's items, for as long as a call lasts. Up to `few` of them take
+/// no memory but the stack's.
+template <class T, std::size_t few>
+class ShortList {
+ public:
+  template <class Given, class Convert>
+  ShortList(std::span<const Given> given, const Convert& convert) {
+    items_.reserve(given.size());
+    for (const Given& each : given) items_.push_back(convert(each));
+  }
+  operator std::span<const T>() const noexcept { return items_; }
+
+ private:
+  alignas(T) std::array<std::byte, few * sizeof(T)> room_;
+  std::pmr::monotonic_buffer_resource memory_{room_.data(), room_.size()};
+  std::pmr::vector<T> items_{&memory_};
+};
+
 /// No structure of ours will ever be that large; a larger struct_size was never set.
 constexpr std::size_t structure_bytes_max = 4096;
 
@@ -217,14 +239,59 @@ struct CallOptions {
   bool ordered_output = false;
 
   operator Options() const { return common; }
-  operator BarrierOptions() const;
-  operator ReduceOptions() const;
-  operator MessageOptions() const;
+  operator BarrierOptions() const {
+    BarrierOptions made = common;
+    made.ordered_output = ordered_output;
+    return made;
+  }
+  operator ReduceOptions() const {
+    ReduceOptions made = common;
+    made.truncate_mean = truncate_mean;
+    return made;
+  }
+  operator MessageOptions() const {
+    MessageOptions made = common;
+    made.tag = tag;
+    return made;
+  }
 };
-CallOptions options_of(const dl_options* options);
-TensorView view_of(const dl_view& view);
-ConstTensorView view_of(const dl_const_view& view);
-DType dtype_of(dl_dtype dtype);
+inline CallOptions call_options_of(const dl_options& given) {
+  CallOptions made;
+  made.common.site = {given.file != nullptr ? given.file : "", given.line,
+                      given.function != nullptr ? given.function : ""};
+  if (given.timeout_ms != 0) made.common.timeout = duration_of(given.timeout_ms);
+  made.common.cuda_stream = given.cuda_stream;
+  made.tag = given.tag;
+  made.truncate_mean = given.truncate_mean != 0;
+  made.ordered_output = given.ordered_output != 0;
+  return made;
+}
+/// The same of options that an older or a newer program has filled.
+CallOptions options_of_another_size(const dl_options& options);
+inline CallOptions options_of(const dl_options* options) {
+  if (options == nullptr) return {};
+  if (options->struct_size == sizeof *options) [[likely]]
+    return call_options_of(*options);
+  return options_of_another_size(*options);
+}
+
+[[noreturn]] void throw_no_dtype(dl_dtype dtype);
+[[noreturn]] void throw_no_place(std::int32_t place);
+inline DType dtype_of(dl_dtype dtype) {
+  // Larger numbers are not left to wrap around.
+  if (dtype < 0 || dtype > std::numeric_limits<std::uint8_t>::max()) [[unlikely]]
+    throw_no_dtype(dtype);
+  return static_cast<DType>(dtype);
+}
+template <class View, class Given>
+View view_as(const Given& given) {
+  if (given.place < DL_HOST) [[unlikely]]
+    throw_no_place(given.place);
+  return {given.data, given.count, dtype_of(given.dtype), Place{given.place - 1},
+          given.stride == 0 ? 1 : given.stride};
+}
+inline TensorView view_of(const dl_view& view) { return view_as<TensorView>(view); }
+inline ConstTensorView view_of(const dl_const_view& view) { return view_as<ConstTensorView>(view); }
 Reduction reduction_of(const dl_reduction& reduction);
 /// The function of a reduction that could not be made, whose name says why. Never called.
 void fold_of_none(void* argument, void* accumulated, const void* next, std::size_t count,
@@ -253,23 +320,28 @@ struct Called {
 
 // Converts an argument to that of the C++ counterpart.
 
-/// The argument that `convert` makes; where there is none, what the call refuses, or does not use.
-template <class Convert, class Argument>
-Argument taken_or(Called& call, const Convert& convert, Argument refused) {
+/// The argument that `convert` makes; where there is none, what `refused` makes, which the call
+/// refuses, or does not use.
+template <class Convert, class Refused>
+std::invoke_result_t<Convert> taken_or(Called& call, const Convert& convert,
+                                       const Refused& refused) {
   try {
     return convert();
   } catch (const Misuse& misuse) {
     if (call.fault.empty()) call.fault = misuse.what;
-    return refused;
+    return refused();
   }
 }
 template <class View, class Given>
 View taken_view(Called& call, const Given& view) {
-  const Place nowhere{-2};
-  const DType dtype = dl_dtype_size(view.dtype) != 0 ? static_cast<DType>(view.dtype) : DType{};
   return taken_or(
       call, [&] { return view_of(view); },
-      View(view.data, view.count, dtype, view.place < DL_HOST ? nowhere : Place{view.place - 1}));
+      [&] {
+        const Place nowhere{-2};
+        const bool is_known = dl_dtype_size(view.dtype) != 0;
+        return View(view.data, view.count, is_known ? static_cast<DType>(view.dtype) : DType{},
+                    view.place < DL_HOST ? nowhere : Place{view.place - 1});
+      });
 }
 inline TensorView taken(Called& call, const dl_view& view) {
   return taken_view<TensorView>(call, view);
@@ -279,7 +351,7 @@ inline ConstTensorView taken(Called& call, const dl_const_view& view) {
 }
 inline Reduction taken(Called& call, const dl_reduction& given) {
   return taken_or(
-      call, [&] { return reduction_of(given); }, Reduction(ReduceOp{}));
+      call, [&] { return reduction_of(given); }, [] { return Reduction(ReduceOp{}); });
 }
 inline CallOptions taken(Called&, const dl_options* options) { return options_of(options); }
 inline int taken(Called&, int rank) { return rank; }

@@ -107,7 +107,7 @@ dl_status dl_comm_group(dl_comm* comm, const int* ranks, size_t count, dl_comm**
     auto& result = place(made, "made");
     Called call(comm, "dl_comm_group");
     const auto given = taken_or(
-        call, [&] { return ranks_of(ranks, count); }, std::span<const int>());
+        call, [&] { return ranks_of(ranks, count); }, [] { return std::span<const int>(); });
     result = in_terms_of_c(call.fault,
                            [&] { return handle_of(comm->comm.group(given, options_of(options))); });
   });

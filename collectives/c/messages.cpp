@@ -13,18 +13,20 @@ dl_received received_of(const dlaunch::Received& what) {
   return {what.source, what.tag, static_cast<dl_dtype>(what.dtype), 0, what.count};
 }
 
-std::vector<Transfer> transfers_of(const dl_transfer* transfers, std::size_t count) {
+using Transfers = ShortList<Transfer, 8>;
+
+Transfer transfer_of(const dl_transfer& given) {
+  require(given.reserved == 0,
+          "a dl_transfer's 'reserved' is 0; make it with dl_make_send or dl_make_recv");
+  return given.is_send != 0 ? Transfer::send(view_of(given.out), given.peer, given.tag)
+                            : Transfer::recv(view_of(given.in), given.peer, given.tag);
+}
+
+Transfers transfers_of(const dl_transfer* transfers, std::size_t count) {
   require(transfers != nullptr || count == 0, [&] {
     return "'transfers' is a null pointer for " + std::to_string(count) + " transfers";
   });
-  std::vector<Transfer> all;
-  for (const dl_transfer& each : std::span(transfers, count)) {
-    require(each.reserved == 0,
-            "a dl_transfer's 'reserved' is 0; make it with dl_make_send or dl_make_recv");
-    all.push_back(each.is_send != 0 ? Transfer::send(view_of(each.out), each.peer, each.tag)
-                                    : Transfer::recv(view_of(each.in), each.peer, each.tag));
-  }
-  return all;
+  return {std::span(transfers, count), transfer_of};
 }
 
 }  // namespace

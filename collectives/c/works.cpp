@@ -3,22 +3,20 @@
 #include <algorithm>
 #include <exception>
 #include <span>
-#include <vector>
 
 /// Started calls.
 namespace {
 
 using namespace dlaunch::c_api;
 
-/// Null if the handle is.
-std::vector<dlaunch::Work*> pointers_to(dl_work* const* works, std::size_t count) {
+using Pointers = ShortList<dlaunch::Work*, 64>;
+
+/// Each null where its handle is.
+Pointers pointers_to(dl_work* const* works, std::size_t count) {
   require(works != nullptr || count == 0,
           [&] { return "'works' is a null pointer for " + std::to_string(count) + " works"; });
-  std::vector<dlaunch::Work*> pointers;
-  for (dl_work* work : std::span(works, count)) {
-    pointers.push_back(work != nullptr ? &work->work : nullptr);
-  }
-  return pointers;
+  return {std::span(works, count),
+          [](dl_work* work) { return work != nullptr ? &work->work : nullptr; }};
 }
 
 }  // namespace

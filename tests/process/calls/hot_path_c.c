@@ -12,8 +12,10 @@ void c_end(void) {
   dl_world_free(world);
 }
 
+enum { WINDOW = 16 };
+
 int c_park_some(int peer) {
-  enum { SOME = 8 };
+  enum { SOME = 2 * WINDOW };
   long out = 1, in = 0;
   int good = 1;
   for (int i = 0; i < SOME; ++i)
@@ -34,6 +36,27 @@ int c_messages(int peer) {
   dl_work_free(receiving);
   dl_work_free(sending);
   return good && in == 1;
+}
+
+int c_windows(int peer) {
+  long out[WINDOW] = {0}, in[WINDOW];
+  dl_work* works[2 * WINDOW] = {NULL};
+  int good = 1;
+  for (int i = 0; i < WINDOW; ++i) {
+    good = dl_irecv(comm, DL_VIEW(in + i, 1), peer, works + i, DL_HERE) == DL_OK && good;
+    good = dl_isend(comm, DL_CONST_VIEW(out + i, 1), peer, works + WINDOW + i, DL_HERE) == DL_OK &&
+           good;
+  }
+  good = dl_work_wait_all(works, 2 * WINDOW) == DL_OK && good;
+  for (int i = 0; i < 2 * WINDOW; ++i) dl_work_free(works[i]);
+  return good;
+}
+
+int c_exchanges(int peer) {
+  long out = 1, in = 0;
+  const dl_transfer both[2] = {dl_make_recv(DL_VIEW(&in, 1), peer, 2),
+                               dl_make_send(DL_CONST_VIEW(&out, 1), peer, 2)};
+  return dl_batch(comm, both, 2, DL_HERE) == DL_OK && in == 1;
 }
 
 int c_started(void) {

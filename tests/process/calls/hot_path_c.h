@@ -12,6 +12,8 @@ void c_end(void);
 /* Parks messages, as park_some does. */
 int c_park_some(int peer);
 int c_messages(int peer);
+int c_windows(int peer);
+int c_exchanges(int peer);
 int c_started(void);
 
 #ifdef __cplusplus

@@ -114,6 +114,8 @@ void calls_in_c() {
   const int peer = 1 - std::atoi(std::getenv("RANK"));
   check(c_park_some(peer) == 1, "messages in C that wait");
   count("messages in C", [&] { check(c_messages(peer) == 1, "the message in C"); });
+  count("windows in C", [&] { check(c_windows(peer) == 1, "the messages in C"); });
+  count("exchanges in C", [&] { check(c_exchanges(peer) == 1, "the exchange in C"); });
   count("started in C", [&] { check(c_started() == 1, "the sum in C"); });
   c_end();
 }

@@ -35,7 +35,8 @@ TEST_CASE("small calls allocate nothing, ask for no process number, and run wher
 
 TEST_CASE("nor do they in C") {
   const std::string out = ended({"C"});
-  for (const std::string name : {"messages in C", "started in C"}) {
+  for (const std::string name :
+       {"messages in C", "windows in C", "exchanges in C", "started in C"}) {
     check_line(out, name + ": 0 allocations, 0 getpids");
   }
 }
