@@ -221,6 +221,63 @@ TEST_CASE("the word that a synchronous message was taken is heard behind a large
   }));
 }
 
+/// Rank 0 waits for its synchronous messages, the first of which is received when the second has
+/// been; the word of that comes behind a large message that rank 0 receives later.
+static void both_sent_whatever_the_order(
+    const std::function<void(Communicator&, std::array<Work, 2>&)>& wait) {
+  check_all(run_ranks(3, [&](const World& world) {
+    Communicator comm(world);
+    comm.set_timeout(60s);
+    int value = 5;
+    auto large = filled(large_count, comm.rank() == 2 ? 7 : 0);
+    if (comm.rank() == 0) {
+      std::array works{comm.issend(value, 1, {.tag = 1}), comm.issend(value, 2, {.tag = 2})};
+      wait(comm, works);
+      comm.recv(large, 2, {.tag = 9});
+      require(is_filled(large, 7), "the large message");
+    } else if (comm.rank() == 1) {
+      comm.recv(value, 2);
+      comm.recv(value, 0, {.tag = 1});
+      comm.send(value, 0, {.tag = 3});
+    } else {
+      Work sending = comm.isend(large, 0, {.tag = 9});
+      comm.recv(value, 0, {.tag = 2});
+      comm.send(value, 1);
+      sending.wait();
+    }
+    if (comm.rank() == 0) comm.recv(value, 1, {.tag = 3});
+    comm.barrier();
+  }));
+}
+
+TEST_CASE("synchronous messages are waited for in any order, behind a message that is too large") {
+  SUBCASE("by wait") {
+    both_sent_whatever_the_order([](Communicator&, auto& works) {
+      for (Work& work : works) work.wait();
+    });
+  }
+  SUBCASE("by wait_all") {
+    both_sent_whatever_the_order([](Communicator&, auto& works) { wait_all(works); });
+  }
+  SUBCASE("by test_all") {
+    both_sent_whatever_the_order([](Communicator&, auto& works) {
+      while (!test_all(works)) continue;
+    });
+  }
+  SUBCASE("by wait_any") {
+    both_sent_whatever_the_order([](Communicator&, auto& works) {
+      require(wait_any(works, 60s).has_value(), "wait_any finds none");
+      wait_all(works);
+    });
+  }
+  SUBCASE("by a call that waits for something else") {
+    both_sent_whatever_the_order([](Communicator& comm, auto& works) {
+      static_cast<void>(comm.probe(1, {.tag = 3}));
+      wait_all(works);
+    });
+  }
+}
+
 TEST_CASE("a started collective is passed by a message that was sent after it") {
   check_all(run_ranks(2, [](const World& world) {
     Communicator comm(world);
