@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <exception>
 #include <new>
+#include <stdexcept>
 
 /// Status, messages, memory and the conversions of the C API.
 namespace dlaunch::c_api {
@@ -26,6 +27,17 @@ struct LastFailure {
 thread_local LastFailure last_failure;  // NOLINT: what errno is to libc.
 
 constexpr const char* out_of_memory_text = "memory ran out";
+
+/// What the function of a custom reduction that runs on this thread has said by dl_fold_failed.
+thread_local std::optional<std::string> fold_failure;  // NOLINT: a function of C has no other way.
+
+/// Throws that, as a function of C++ would throw it itself.
+void run_fold(dl_fold fold, void* to, void* accumulated, const void* next, std::size_t count,
+              DType dtype) {
+  fold_failure.reset();
+  fold(to, accumulated, next, count, static_cast<dl_dtype>(dtype));
+  if (fold_failure) throw std::runtime_error(*std::exchange(fold_failure, std::nullopt));
+}
 
 }  // namespace
 
@@ -106,7 +118,7 @@ Reduction in_order_of_ranks(const dl_reduction& reduction) {
           reduction.name,
           [fold = reduction.fold, to = reduction.argument](void* accumulated, const void* next,
                                                            std::size_t count, DType dtype) {
-            fold(to, accumulated, next, count, static_cast<dl_dtype>(dtype));
+            run_fold(fold, to, accumulated, next, count, dtype);
           },
           reduction.element_bytes);
     default:
@@ -191,6 +203,14 @@ size_t dl_dtype_size(dl_dtype dtype) {
 const char* dl_reduce_op_text(dl_reduce_op op) {
   const bool fits = op >= 0 && op <= std::numeric_limits<std::uint8_t>::max();
   return dlaunch::to_string(static_cast<dlaunch::ReduceOp>(fits ? op : 0));
+}
+
+void dl_fold_failed(const char* why) {
+  try {
+    fold_failure = why != nullptr && *why != '\0' ? why : "it does not say why";
+  } catch (const std::bad_alloc&) {
+    fold_failure.emplace();  // An empty text takes no memory.
+  }
 }
 
 void dl_free(void* memory) { std::free(memory); }

@@ -36,7 +36,8 @@ static void takes_operations(void) {
   EXPECT(y[0] == n && (size == 1 || rank != 0 || calls > 0));
 
   int z[2] = {rank, 7};
-  EXPECT_FAILS(DL_MISUSE, "or sum and divide", dl_all_reduce(comm, DL_VIEW(z, 2), dl_op(DL_MEAN), DL_HERE));
+  EXPECT_FAILS(DL_MISUSE, "or sum and divide",
+               dl_all_reduce(comm, DL_VIEW(z, 2), dl_op(DL_MEAN), DL_HERE));
   EXPECT_OK(dl_all_reduce(comm, DL_VIEW(z, 2), dl_op(DL_MEAN), &DL_OPTIONS(.truncate_mean = 1)));
   EXPECT(z[0] == (int)(size - 1) / 2 && z[1] == 7);
   unsigned char bits[1] = {(unsigned char)(1u << (rank % 8))};
@@ -106,6 +107,29 @@ static void reduces_alone(void) {
                dl_reduce_local(DL_CONST_VIEW(in, 3), DL_VIEW(inout, 2), dl_op(DL_SUM)));
 }
 
+static void fails(void* argument, void* accumulated, const void* next, size_t count,
+                  dl_dtype dtype) {
+  (void)accumulated, (void)next, (void)count, (void)dtype;
+  dl_fold_failed(argument);
+}
+
+/* On all ranks, whichever of them folds. */
+static void hears_why_a_fold_failed(const dl_world* world) {
+  int in[2] = {1, 2}, inout[2] = {3, 4};
+  EXPECT_FAILS(DL_INTERNAL, "dl_reduce_local: no such animal",
+               dl_reduce_local(DL_CONST_VIEW(in, 2), DL_VIEW(inout, 2),
+                               dl_op_custom("fails", fails, "no such animal")));
+  if (size == 1) return;
+  dl_comm* broken = NULL;
+  EXPECT_OK(dl_comm_create(world, NULL, &broken));
+  EXPECT_OK(dl_comm_set_timeout(broken, 60000));
+  EXPECT_FAILS(DL_INTERNAL, "no such animal",
+               dl_all_reduce(broken, DL_VIEW(inout, 2),
+                             dl_op_custom("fails", fails, "no such animal"), DL_HERE));
+  EXPECT_FAILS(DL_INTERNAL, "no such animal", dl_barrier(broken, DL_HERE));
+  dl_comm_free(broken);
+}
+
 int main(void) {
   dl_world* world = NULL;
   EXPECT_OK(dl_world_from_env(NULL, &world));
@@ -116,6 +140,7 @@ int main(void) {
   takes_operations();
   takes_structs();
   reduces_alone();
+  hears_why_a_fold_failed(world);
   EXPECT_OK(dl_barrier(comm, DL_HERE));
   dl_comm_free(comm);
   dl_world_free(world);

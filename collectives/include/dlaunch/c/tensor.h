@@ -124,6 +124,11 @@ DL_API const char* dl_reduce_op_text(dl_reduce_op op);
 typedef void (*dl_fold)(void* argument, void* accumulated, const void* next, size_t count,
                         dl_dtype dtype);
 
+/* For a dl_fold that cannot go on, before it returns: the call fails here with DL_INTERNAL and
+ * `why`, on the other ranks with DL_INTERNAL and a sentence that has it, and the communicator is
+ * broken. What is in `accumulated` then does not matter. Does nothing elsewhere. */
+DL_API void dl_fold_failed(const char* why);
+
 /* The order in which elements are reduced, as dlaunch/reduction.hpp tells: one of the DL_... below.
  * The same on all ranks, else DL_MISMATCH. */
 typedef int32_t dl_reduce_order;
