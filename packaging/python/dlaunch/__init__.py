@@ -13,7 +13,7 @@ from .errors import (AbortedError, Error, InternalError, MismatchError, MisuseEr
 from .jobs.run import RunError, run
 from .join import EarlyTermination, Join
 from .message import Message, Transfer
-from .reduction import ReduceOp
+from .reduction import ReduceOp, reduce_local
 from .store import Store
 from .work import Received, Work, test_all, test_any, wait_all, wait_any, wait_some
 from .world import World, init
@@ -24,6 +24,6 @@ __all__ = [
     "ANY_SOURCE", "ANY_TAG", "AbortedError", "Communicator", "DType", "EarlyTermination", "Error", "InternalError",
     "Join", "Message", "MismatchError", "MisuseError", "PREFIX", "PeerLostError", "Received", "ReduceOp",
     "RefusedError", "RevokedError", "RunError", "Store", "TimeoutError", "Transfer", "UnauthenticatedError",
-    "UnreachableError", "UnsupportedError", "VersionError", "Work", "World", "init", "run", "test_all", "test_any",
-    "wait_all", "wait_any", "wait_some",
+    "UnreachableError", "UnsupportedError", "VersionError", "Work", "World", "init", "reduce_local", "run", "test_all",
+    "test_any", "wait_all", "wait_any", "wait_some",
 ]

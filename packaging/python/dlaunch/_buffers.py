@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import enum
-from typing import Any, Dict, Iterable, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Iterable, Optional, Tuple
 
 from ctypes import (c_char_p, c_int, c_int32, c_int64, c_ssize_t, c_uint16, c_uint32, c_uint64, c_uint8, c_void_p,
                     py_object)
@@ -12,6 +12,9 @@ from ctypes import (c_char_p, c_int, c_int32, c_int64, c_ssize_t, c_uint16, c_ui
 from . import _cuda
 from . import _library as c
 from .errors import MisuseError
+
+if TYPE_CHECKING:
+    from ._custom import Custom
 
 
 class DType(enum.IntEnum):
@@ -111,15 +114,20 @@ class Held:
         self._owner: Any = None
         self._on_device: Optional[c.View] = None
 
-    def show(self, owner: Any, view: c.View, writable: bool, call: str, stream: Optional[int] = None) -> None:
+    def show(self, owner: Any, view: c.View, writable: bool, call: str, stream: Optional[int] = None,
+             custom: Optional[Custom] = None) -> None:
         """Lets `view` show the memory of `owner`. release() has to follow. The call moves memory of a device on
-        `stream`."""
+        `stream`, and reduces by `custom`, if that is not None."""
         try:
             _get_buffer(owner, self._address, _WRITABLE if writable else _READABLE)
         except (BufferError, TypeError, ValueError) as error:
             self._show_otherwise(owner, view, writable, call, error, stream)
             return
         buffer = self._buffer
+        if custom is not None and custom.size > 0:
+            view.data = buffer.buf
+            view.count, view.dtype = custom.show(buffer, owner, call)
+            return
         size = buffer.itemsize
         dtype = _dtypes.get((buffer.format, size))
         if dtype is None:

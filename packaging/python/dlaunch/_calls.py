@@ -10,6 +10,7 @@ from typing import Any, Callable, List, Optional, Sequence, Set, Tuple
 
 from . import _library as c
 from ._buffers import HOST, Held, release
+from ._custom import Custom
 from ._handle import Handle
 from ._places import INT_MAX, Integer, Seconds, failed, integer, options_at, options_with, place_of
 from .errors import Error, MisuseError
@@ -62,7 +63,8 @@ class Calls(Handle):
 
     # Blocking calls.
 
-    def _in_place(self, call: c.Call, buffer: Any, argument: Any, timeout: Optional[Seconds], frame: FrameType) -> None:
+    def _in_place(self, call: c.Call, buffer: Any, argument: Any, timeout: Optional[Seconds], frame: FrameType,
+                  custom: Optional[Custom] = None) -> None:
         before = self._inside  # As Within, which takes longer.
         if before is not None:
             self._enter_again(call.name, frame)
@@ -71,7 +73,7 @@ class Calls(Handle):
         try:
             target, view = self._target, self._target_view
             try:
-                target.show(buffer, view, True, call.name, self._stream)
+                target.show(buffer, view, True, call.name, self._stream, custom)
             except MisuseError as error:
                 raise self._here(error, frame) from None
             try:
@@ -84,14 +86,14 @@ class Calls(Handle):
             finally:
                 target.release()
             if status:
-                raise self._failed(status, call.name, frame)
+                raise self._failed(status, call.name, frame, custom)
         finally:
             self._inside = before
 
     def _from_to(self, call: c.Call, source: Any, target: Any, arguments: Tuple[Any, ...], timeout: Optional[Seconds],
-                 frame: FrameType) -> None:
+                 frame: FrameType, custom: Optional[Custom] = None) -> None:
         """`arguments` has the others, in their order."""
-        with _Two(self, source, target, call.name, frame) as views:
+        with _Two(self, source, target, call.name, frame, custom) as views:
             if timeout is None and self._stream is None:
                 options = options_at(frame)
             else:
@@ -100,20 +102,21 @@ class Calls(Handle):
             parameters = call.arranged(views, arguments)
             status = call.blocking(self._handle, *parameters, options)
             if status:
-                raise self._failed(status, call.name, frame)
+                raise self._failed(status, call.name, frame, custom)
 
     # Started ones. Each has buffers of its own, which its work holds.
 
     def _start(self, call: c.Call, buffers: Sequence[Tuple[Any, bool]], arguments: Tuple[Any, ...],
-               timeout: Optional[Seconds], frame: FrameType) -> Work:
+               timeout: Optional[Seconds], frame: FrameType, custom: Optional[Custom] = None) -> Work:
         """`buffers` has each object and whether it is written; `arguments` the others, in their order."""
         with Within(self, call.name, frame):
-            held, views = self._show(call.name, buffers, frame)
+            held, views = self._show(call.name, buffers, frame, custom)
             options = self._options_of(held, views, call.name, timeout, frame)
-            return self._begin(call.name, call.started, call.arranged(views, arguments), held, options, frame)
+            return self._begin(call.name, call.started, call.arranged(views, arguments), held, options, frame,
+                               custom=custom)
 
-    def _show(self, call: str, buffers: Sequence[Tuple[Any, bool]],
-              frame: FrameType) -> Tuple[Tuple[Held, ...], List[c.View]]:
+    def _show(self, call: str, buffers: Sequence[Tuple[Any, bool]], frame: FrameType,
+              custom: Optional[Custom] = None) -> Tuple[Tuple[Held, ...], List[c.View]]:
         held: List[Held] = []
         views: List[c.View] = []
         try:
@@ -121,7 +124,7 @@ class Calls(Handle):
                 view = c.View(stride=1)
                 if owner is not ABSENT:
                     one = Held()
-                    one.show(owner, view, writable, call, self._stream)
+                    one.show(owner, view, writable, call, self._stream, custom)
                     held.append(one)
                 views.append(view)
         except BaseException as error:  # Also what the objects raise.
@@ -132,7 +135,7 @@ class Calls(Handle):
         return tuple(held), views
 
     def _begin(self, call: str, function: Any, parameters: Sequence[Any], held: Tuple[Held, ...], options: c.Options,
-               frame: FrameType, is_awaited: bool = True) -> Work:
+               frame: FrameType, is_awaited: bool = True, custom: Optional[Custom] = None) -> Work:
         handle = ctypes.c_void_p()
         try:
             status = function(self._handle, *parameters, _addressof(handle), _addressof(options))
@@ -140,16 +143,16 @@ class Calls(Handle):
             if handle.value is None:
                 release(held)
             else:  # A signal's handler has raised, and the call goes on.
-                self._work(_OK, call, handle, held, frame, is_awaited)
+                self._work(_OK, call, handle, held, frame, is_awaited, custom)
             raise
-        return self._work(status, call, handle, held, frame, is_awaited)
+        return self._work(status, call, handle, held, frame, is_awaited, custom)
 
     def _work(self, status: int, call: str, handle: ctypes.c_void_p, held: Tuple[Held, ...], frame: FrameType,
-              is_awaited: bool) -> Work:
+              is_awaited: bool, custom: Optional[Custom] = None) -> Work:
         if status or handle.value is None:
             release(held)
-            raise self._failed(status, call, frame)
-        work = Work(self, handle.value, held, call, frame.f_code.co_filename, frame.f_lineno, is_awaited)
+            raise self._failed(status, call, frame, custom)
+        work = Work(self, handle.value, held, call, frame.f_code.co_filename, frame.f_lineno, is_awaited, custom)
         self._started.add(work)
         if len(self._started) >= self._sweep_at:
             for one_work in [each for each in self._started if each._is_done()]:
@@ -200,8 +203,10 @@ class Calls(Handle):
         place = place_of(frame)
         return MisuseError(f"{error} [{place}]", call=error.call, rank=self.rank, place=place)
 
-    def _failed(self, status: int, call: str, frame: FrameType) -> Error:
+    def _failed(self, status: int, call: str, frame: FrameType, custom: Optional[Custom] = None) -> BaseException:
         place = place_of(frame)
+        if custom is not None and (own := custom.failure(call, self.rank, place)) is not None:
+            return own
         if self._handle is None and self._gone is not None:
             return type(self._gone)(f"{call}: {self._gone} [{place}]", call=call, rank=self.rank, place=place)
         return failed(status, self._handle, call, self.rank, place)
@@ -315,11 +320,12 @@ class _Two(Within):
     """The same with the buffers of a blocking call that reads one and writes another; ABSENT for one that this rank has
     not."""
 
-    __slots__ = ("_from", "_to", "_source", "_target")
+    __slots__ = ("_from", "_to", "_source", "_target", "_custom")
 
-    def __init__(self, calls: Calls, source: Any, target: Any, call: str, frame: FrameType) -> None:
+    def __init__(self, calls: Calls, source: Any, target: Any, call: str, frame: FrameType,
+                 custom: Optional[Custom]) -> None:
         super().__init__(calls, call, frame)
-        self._from, self._to = source, target
+        self._from, self._to, self._custom = source, target, custom
 
     def __enter__(self) -> Tuple[c.View, c.View]:
         super().__enter__()
@@ -328,11 +334,11 @@ class _Two(Within):
         source, target = calls._source_view, calls._target_view
         try:
             if self._from is not ABSENT:
-                self._source.show(self._from, source, False, self._call, calls._stream)
+                self._source.show(self._from, source, False, self._call, calls._stream, self._custom)
             else:
                 source = c.View(stride=1)
             if self._to is not ABSENT:
-                self._target.show(self._to, target, True, self._call, calls._stream)
+                self._target.show(self._to, target, True, self._call, calls._stream, self._custom)
             else:
                 target = c.View(stride=1)
         except BaseException as error:  # Also what the objects raise.

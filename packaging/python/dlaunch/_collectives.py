@@ -50,14 +50,15 @@ class Collectives(Calls):
     def all_reduce(self, buffer: Any, op: ReduceOp = _SUM, *, timeout: Optional[Seconds] = None) -> None:
         """Everyone's `buffer` becomes the reduction of all."""
         frame = _frame(1)
-        self._in_place(c.all_reduce, buffer, self._struct_of(op, "all_reduce", frame), timeout, frame)
+        reduction = self._struct_of(op, "all_reduce", frame)
+        self._in_place(c.all_reduce, buffer, reduction, timeout, frame, reduction.custom)
 
     def all_reduce_into(self, source: Any, target: Any, op: ReduceOp = _SUM, *,
                         timeout: Optional[Seconds] = None) -> None:
         """The same from `source` to `target`."""
         frame = _frame(1)
         reduction = self._struct_of(op, "all_reduce_into", frame)
-        self._from_to(c.all_reduce_into, source, target, (reduction,), timeout, frame)
+        self._from_to(c.all_reduce_into, source, target, (reduction,), timeout, frame, reduction.custom)
 
     def reduce(self, source: Any, target: Optional[Any], root: Integer, op: ReduceOp = _SUM, *,
                timeout: Optional[Seconds] = None) -> None:
@@ -65,7 +66,7 @@ class Collectives(Calls):
         frame = _frame(1)
         root, reduction = self._peer(root, "reduce", frame), self._struct_of(op, "reduce", frame)
         target = self._at_root(target, root, "target", "reduce", frame)
-        self._from_to(c.reduce, source, target, (root, reduction), timeout, frame)
+        self._from_to(c.reduce, source, target, (root, reduction), timeout, frame, reduction.custom)
 
     def all_gather(self, source: Any, target: Any, counts: Optional[Iterable[Integer]] = None, *,
                    timeout: Optional[Seconds] = None) -> None:
@@ -98,7 +99,8 @@ class Collectives(Calls):
         """Rank r's `target` becomes the r-th part of the reduction of everyone's `source`."""
         frame = _frame(1)
         call, parts = self._by_parts(c.reduce_scatter, c.reduce_scatter_v, counts, frame)
-        self._from_to(call, source, target, (*parts, self._struct_of(op, call.name, frame)), timeout, frame)
+        reduction = self._struct_of(op, call.name, frame)
+        self._from_to(call, source, target, (*_scaled(parts, reduction), reduction), timeout, frame, reduction.custom)
 
     def all_to_all(self, source: Any, target: Any, source_counts: Optional[Iterable[Integer]] = None,
                    target_counts: Optional[Iterable[Integer]] = None, *, timeout: Optional[Seconds] = None) -> None:
@@ -111,12 +113,14 @@ class Collectives(Calls):
     def scan(self, source: Any, target: Any, op: ReduceOp = _SUM, *, timeout: Optional[Seconds] = None) -> None:
         """Rank r's `target` becomes the reduction of the `source` of ranks 0 to r."""
         frame = _frame(1)
-        self._from_to(c.scan, source, target, (self._struct_of(op, "scan", frame),), timeout, frame)
+        reduction = self._struct_of(op, "scan", frame)
+        self._from_to(c.scan, source, target, (reduction,), timeout, frame, reduction.custom)
 
     def exscan(self, source: Any, target: Any, op: ReduceOp = _SUM, *, timeout: Optional[Seconds] = None) -> None:
         """The same of the ranks before r alone; rank 0's `target` is not written."""
         frame = _frame(1)
-        self._from_to(c.exscan, source, target, (self._struct_of(op, "exscan", frame),), timeout, frame)
+        reduction = self._struct_of(op, "exscan", frame)
+        self._from_to(c.exscan, source, target, (reduction,), timeout, frame, reduction.custom)
 
     # The started forms: the same meaning, in the order of starting.
 
@@ -134,14 +138,14 @@ class Collectives(Calls):
         """Starts all_reduce(), and returns while it goes on."""
         frame = _frame(1)
         reduction = self._struct_of(op, "all_reduce", frame)
-        return self._start(c.all_reduce, ((buffer, True),), (reduction,), timeout, frame)
+        return self._start(c.all_reduce, ((buffer, True),), (reduction,), timeout, frame, reduction.custom)
 
     def start_all_reduce_into(self, source: Any, target: Any, op: ReduceOp = _SUM, *,
                               timeout: Optional[Seconds] = None) -> Work:
         """Starts all_reduce_into(), and returns while it goes on."""
         frame = _frame(1)
         reduction = self._struct_of(op, "all_reduce_into", frame)
-        return self._start(c.all_reduce_into, _two(source, target), (reduction,), timeout, frame)
+        return self._start(c.all_reduce_into, _two(source, target), (reduction,), timeout, frame, reduction.custom)
 
     def start_reduce(self, source: Any, target: Optional[Any], root: Integer, op: ReduceOp = _SUM, *,
                      timeout: Optional[Seconds] = None) -> Work:
@@ -149,7 +153,7 @@ class Collectives(Calls):
         frame = _frame(1)
         root, reduction = self._peer(root, "reduce", frame), self._struct_of(op, "reduce", frame)
         target = self._at_root(target, root, "target", "reduce", frame)
-        return self._start(c.reduce, _two(source, target), (root, reduction), timeout, frame)
+        return self._start(c.reduce, _two(source, target), (root, reduction), timeout, frame, reduction.custom)
 
     def start_all_gather(self, source: Any, target: Any, counts: Optional[Iterable[Integer]] = None, *,
                          timeout: Optional[Seconds] = None) -> Work:
@@ -181,7 +185,9 @@ class Collectives(Calls):
         """Starts reduce_scatter(), and returns while it goes on."""
         frame = _frame(1)
         call, parts = self._by_parts(c.reduce_scatter, c.reduce_scatter_v, counts, frame)
-        return self._start(call, _two(source, target), (*parts, self._struct_of(op, call.name, frame)), timeout, frame)
+        reduction = self._struct_of(op, call.name, frame)
+        return self._start(call, _two(source, target), (*_scaled(parts, reduction), reduction), timeout, frame,
+                           reduction.custom)
 
     def start_all_to_all(self, source: Any, target: Any, source_counts: Optional[Iterable[Integer]] = None,
                          target_counts: Optional[Iterable[Integer]] = None, *,
@@ -195,13 +201,13 @@ class Collectives(Calls):
         """Starts scan(), and returns while it goes on."""
         frame = _frame(1)
         reduction = self._struct_of(op, "scan", frame)
-        return self._start(c.scan, _two(source, target), (reduction,), timeout, frame)
+        return self._start(c.scan, _two(source, target), (reduction,), timeout, frame, reduction.custom)
 
     def start_exscan(self, source: Any, target: Any, op: ReduceOp = _SUM, *, timeout: Optional[Seconds] = None) -> Work:
         """Starts exscan(), and returns while it goes on."""
         frame = _frame(1)
         reduction = self._struct_of(op, "exscan", frame)
-        return self._start(c.exscan, _two(source, target), (reduction,), timeout, frame)
+        return self._start(c.exscan, _two(source, target), (reduction,), timeout, frame, reduction.custom)
 
     def _by_parts(self, equal: c.Call, uneven: c.Call, counts: Optional[Iterable[Integer]], frame: FrameType,
                   name: str = "counts") -> Tuple[c.Call, Tuple[Any, ...]]:
@@ -235,6 +241,12 @@ class Collectives(Calls):
         if isinstance(op, ReduceOp):
             return op._struct
         raise self._here(MisuseError(f"{call}: an operation is one of ReduceOp, not {op!r}", call=call), frame)
+
+
+def _scaled(parts: Tuple[Any, ...], reduction: c.Reduction) -> Tuple[Any, ...]:
+    """Counts of elements of the reduction's own, which the library has as bytes."""
+    size = reduction.element_bytes
+    return tuple(type(counts)(*(size * count for count in counts)) for counts in parts) if size else parts
 
 
 def _two(source: Any, target: Any) -> Tuple[Tuple[Any, bool], Tuple[Any, bool]]:

@@ -35,6 +35,13 @@ class Reduction(ctypes.Structure):
     _fields_ = [("op", c_int32), ("order", c_int32), ("factor", c_double), ("name", c_char_p), ("fold", c_void_p),
                 ("argument", c_void_p), ("element_bytes", c_size_t)]
 
+    #: What the package knows of one with a function or elements of its own: a Custom.
+    custom: Any = None
+
+
+#: The function of such a one.
+Fold = ctypes.CFUNCTYPE(None, c_void_p, c_void_p, c_void_p, c_size_t, c_int32)
+
 
 class InitOptions(ctypes.Structure):
     _fields_ = [("struct_size", c_size_t), ("timeout_ms", c_int64), ("rank", c_int32), ("world_size", c_int32),
@@ -173,6 +180,11 @@ all_to_all = Call("all_to_all", View, View)
 all_to_all_v = Call("all_to_all_v", View, _counts, View, _counts)
 scan = Call("scan", View, View, Reduction)
 exscan = Call("exscan", View, View, Reduction)
+
+op_min_located = _function("dl_op_min_located", c_int32, c_int32, result=Reduction)
+op_max_located = _function("dl_op_max_located", c_int32, c_int32, result=Reduction)
+fold_failed = _function("dl_fold_failed", c_char_p, result=None)
+reduce_local = _function("dl_reduce_local", View, View, Reduction)
 
 send = _function("dl_send", _handle, View, c_int, _options)
 ssend = _function("dl_ssend", _handle, View, c_int, _options)

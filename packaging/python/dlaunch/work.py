@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, List, NamedTuple, Optional, Sequence, Tup
 from . import _library as c
 from ._buffers import DType, Held
 from ._cuda import stream_handle
+from ._custom import Custom
 from ._handle import Handle
 from ._places import NO_LIMIT, Seconds, failed, place_of, refused, seconds_of
 from .errors import Error, MisuseError
@@ -43,17 +44,18 @@ class Work(Handle):
     """
 
     __slots__ = ("_handle", "_calls", "_held", "_call", "_file", "_line", "_error", "_received",
-                 "_is_awaited")
+                 "_is_awaited", "_custom")
 
     def __init__(self, calls: Calls, handle: int, held: Tuple[Held, ...], call: str, file: str, line: int,
-                 is_awaited: bool) -> None:
+                 is_awaited: bool, custom: Optional[Custom]) -> None:
         self._handle: Optional[int] = handle
         self._calls: Optional[Calls] = calls
         self._held = held
         self._call = call
         self._file = file
         self._line = line
-        self._error: Optional[Error] = None
+        self._custom = custom  # Its function is called until the call is complete.
+        self._error: Optional[BaseException] = None
         self._received: Optional[Received] = None
         self._is_awaited = is_awaited  # By other ranks, so that the world's end waits for it.
 
@@ -160,7 +162,9 @@ class Work(Handle):
         calls = self._calls
         try:
             if status != _OK:
-                self._error = failed(status, handle, self._call, calls.rank if calls else None, self._place())
+                rank, place = calls.rank if calls else None, self._place()
+                own = self._custom.failure(self._call, rank, place) if self._custom is not None else None
+                self._error = own or failed(status, handle, self._call, rank, place)
             struct, found = c.Received(), ctypes.c_int()
             c.work_received(handle, ctypes.addressof(found), ctypes.addressof(struct))
             if found.value:
@@ -174,6 +178,7 @@ class Work(Handle):
         for held in self._held:
             held.release()
         self._held = ()
+        self._custom = None
         if self._calls is not None:
             self._calls._started.discard(self)
             self._calls = None
