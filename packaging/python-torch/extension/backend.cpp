@@ -189,9 +189,12 @@ int DlaunchBackend::root_of(const char* call, std::int64_t root) const {
 }
 
 DlaunchBackend::WorkPointer DlaunchBackend::collective(
-    What what, const std::function<void(Communicator&, const dlaunch::Options&, Works&)>& begin) {
+    What what,
+    const std::function<void(Communicator&, const dlaunch::ReduceOptions&, Works&)>& begin) {
   what.timeout = timeout_of(what.timeout);
-  const dlaunch::Options options{.timeout = what.timeout, .site = place_of_program()};
+  // The mean of integers drops the fraction, as NCCL's does: frameworks take that of counts.
+  const dlaunch::ReduceOptions options{
+      .timeout = what.timeout, .truncate_mean = true, .site = place_of_program()};
   return start(
       std::move(what), Started::Kind::collective,
       [&](Communicator& communicator, Works& works) { begin(communicator, options, works); });

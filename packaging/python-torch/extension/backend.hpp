@@ -124,7 +124,8 @@ class DlaunchBackend final : public c10d::Backend {
   using What = StartedWork::What;
   using Works = std::vector<dlaunch::Work>;
   WorkPointer collective(
-      What what, const std::function<void(Communicator&, const dlaunch::Options&, Works&)>& begin);
+      What what,
+      const std::function<void(Communicator&, const dlaunch::ReduceOptions&, Works&)>& begin);
   WorkPointer message(
       What what, Started::Kind kind, int tag,
       const std::function<dlaunch::Work(Communicator&, const MessageOptions&)>& begin);

@@ -116,7 +116,7 @@ DlaunchBackend::WorkPointer DlaunchBackend::allreduce(Tensors& tensors,
                      tensors,
                      {},
                      copies},
-                    [&](Communicator& communicator, const dlaunch::Options& asked, Works& works) {
+                    [&](Communicator& communicator, const auto& asked, Works& works) {
                       works.push_back(communicator.start_all_reduce(view, reduction, asked));
                     });
 }
@@ -144,7 +144,7 @@ DlaunchBackend::WorkPointer DlaunchBackend::allreduce_coalesced(
   }
   return collective({OpType::ALLREDUCE_COALESCED, call, "dlaunch:all_reduce", 0, options.timeout,
                      tensors, tensors},
-                    [&](Communicator& communicator, const dlaunch::Options& asked, Works& works) {
+                    [&](Communicator& communicator, const auto& asked, Works& works) {
                       for (const auto& view : views) {
                         works.push_back(communicator.start_all_reduce(view, reduction, asked));
                       }
@@ -159,7 +159,7 @@ DlaunchBackend::WorkPointer DlaunchBackend::reduce(Tensors& tensors,
   const auto reduction = reduction_of(call, options.reduceOp, tensors.front().scalar_type());
   const auto out = root == rank_ ? view : TensorView(nullptr, 0, view.dtype);
   return collective({OpType::REDUCE, call, "dlaunch:reduce", 0, options.timeout, tensors, tensors},
-                    [&](Communicator& communicator, const dlaunch::Options& asked, Works& works) {
+                    [&](Communicator& communicator, const auto& asked, Works& works) {
                       works.push_back(communicator.start_reduce(view, out, root, reduction, asked));
                     });
 }
@@ -345,7 +345,7 @@ DlaunchBackend::WorkPointer DlaunchBackend::reduce_scatter(
   }
   return collective(
       {OpType::REDUCE_SCATTER, call, "dlaunch:reduce_scatter", 0, options.timeout, held, outputs},
-      [&](Communicator& communicator, const dlaunch::Options& asked, Works& works) {
+      [&](Communicator& communicator, const auto& asked, Works& works) {
         for (std::size_t i = 0; i < out.size(); ++i) {
           works.push_back(communicator.start_reduce_scatter_list(in[i], out[i], reduction, asked));
         }
@@ -363,7 +363,7 @@ DlaunchBackend::WorkPointer DlaunchBackend::_reduce_scatter_base(
   const auto reduction = reduction_of(call, options.reduceOp, output.scalar_type());
   return collective({OpType::_REDUCE_SCATTER_BASE, call, "dlaunch:reduce_scatter_tensor", 0,
                      options.timeout, Tensors{input}, Tensors{output}},
-                    [&](Communicator& communicator, const dlaunch::Options& asked, Works& works) {
+                    [&](Communicator& communicator, const auto& asked, Works& works) {
                       works.push_back(communicator.start_reduce_scatter(in, out, reduction, asked));
                     });
 }
@@ -386,7 +386,7 @@ DlaunchBackend::WorkPointer DlaunchBackend::reduce_scatter_tensor_coalesced(
   return collective(
       {OpType::COALESCED, call, "dlaunch:reduce_scatter_tensor", 0, options.timeout, inputs,
        outputs},
-      [&](Communicator& communicator, const dlaunch::Options& asked, Works& works) {
+      [&](Communicator& communicator, const auto& asked, Works& works) {
         for (std::size_t i = 0; i < in.size(); ++i) {
           works.push_back(communicator.start_reduce_scatter(in[i], out[i], reduction, asked));
         }

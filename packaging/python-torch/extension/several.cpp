@@ -47,6 +47,13 @@ void fold_into_first(const std::vector<at::Tensor>& tensors, const Reduction& re
   if (tensors.size() == 1) return;
   const bool is_sum = reduction.op() == ReduceOp::mean || reduction.op() == ReduceOp::premul_sum;
   const auto views = views_of("all_reduce", tensors, Elements::reduced);
+  if (reduction.op() == ReduceOp::mean &&
+      c10::isIntegralType(tensors.front().scalar_type(), false)) {
+    refuse(
+        "all_reduce: AVG of several tensors of integers would drop the fraction twice: cast first "
+        "to a "
+        "floating-point type, or sum and divide");
+  }
   with_torch_errors([&] {
     for (std::size_t i = 1; i < views.size(); ++i) {
       reduce_local(views[i], views.front(), is_sum ? Reduction(ReduceOp::sum) : reduction);

@@ -115,8 +115,7 @@ const char* objection_to(c10d::ReduceOp::RedOpType op, at::ScalarType type) {
   const bool is_whole = c10::isIntegralType(type, /*includeBool=*/true);
   switch (op) {
     case Op::AVG:
-      if (is_whole)
-        return "would drop the fraction: cast first to a floating-point type, or sum and divide";
+      if (type == at::kBool) return "makes no sense: cast first to a floating-point type";
       break;
     case Op::PREMUL_SUM:
       if (is_whole) return "makes no sense: cast first to a floating-point type";

@@ -59,7 +59,7 @@ void check_count(const char* call, const char* what, std::size_t count, std::siz
 /// All of one element type.
 void check_types(const char* call, const at::Tensor& first, const at::Tensor& other);
 
-/// For elements of that type: AVG of integers, and MIN of complex numbers, have no meaning.
+/// For elements of that type: AVG of bool, and MIN of complex numbers, have no meaning.
 Reduction reduction_of(const char* call, const c10d::ReduceOp& op, at::ScalarType type);
 
 }  // namespace dlaunch::torch_backend

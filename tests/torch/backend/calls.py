@@ -34,6 +34,10 @@ def collectives(rank, size):
         tensor = torch.full((4,), rank + 1.0)
         dist.all_reduce(tensor, op)
         same(tensor, wanted)
+    # The mean of integers drops the fraction, as NCCL's does, and as Lightning's own with gloo: counts are averaged so.
+    counts = torch.tensor([-rank, 2 * rank + 1])
+    dist.all_reduce(counts, ReduceOp.AVG)
+    assert counts.tolist() == [-((size - 1) * size // 2 // size), size], counts
     marks = [1 << other | 1 << 8 for other in range(size)]
     for op, folded in ((ReduceOp.BAND, int.__and__), (ReduceOp.BOR, int.__or__), (ReduceOp.BXOR, int.__xor__)):
         tensor = torch.tensor([marks[rank]])

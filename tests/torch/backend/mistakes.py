@@ -44,8 +44,8 @@ def alone(rank, size):
             torch.empty(5), torch.empty(4))
     refused(ValueError, r"split sizes come to 9", dist.all_to_all_single, torch.empty(size), torch.empty(size),
             [9] + [0] * (size - 1), [1] * size)
-    refused(ValueError, r"^all_reduce: AVG of Long elements would drop.*, or sum and divide \[mistakes.py:\d+\]$",
-            dist.all_reduce, torch.ones(2, dtype=torch.int64), dist.ReduceOp.AVG)
+    refused(ValueError, r"^all_reduce: AVG of Bool elements makes no sense: cast first .* \[mistakes.py:\d+\]$",
+            dist.all_reduce, torch.ones(2, dtype=torch.bool), dist.ReduceOp.AVG)
     refused(ValueError, "BAND of Float elements makes no sense: bitwise", dist.reduce_scatter_tensor, torch.empty(1),
             torch.empty(size), dist.ReduceOp.BAND)
     freed, cut = torch.ones(4), torch.ones(4, 3)[:, 1]
@@ -67,6 +67,10 @@ def alone(rank, size):
     group = dist.distributed_c10d._get_default_group()
     refused(ValueError, "several tensors of a rank have one shape.*3.*4", group.allreduce,
             [torch.ones(3), torch.ones(4)])
+    mean = dist.AllreduceOptions()
+    mean.reduceOp = dist.ReduceOp.AVG
+    refused(ValueError, "AVG of several tensors of integers would drop the fraction twice: .*, or sum and divide",
+            group.allreduce, [torch.tensor([1]), torch.tensor([2])], mean)
     # A deprecated function, whose decorator has a frame of its own.
     refused(ValueError, r"gives itself 1 element, and takes 2 \[mistakes.py:", dist.all_gather_coalesced,
             [[torch.zeros(2)]] * size, [torch.zeros(1)])
