@@ -66,6 +66,13 @@ def _pickled_error(task: Dict[str, Any], error: BaseException) -> Optional[bytes
         return None
 
 
+def _traceback_of(error: BaseException) -> str:
+    """Without this file's own frame, in which the function is called."""
+    trace = error.__traceback__
+    below = trace.tb_next if trace is not None else None
+    return "".join(traceback.format_exception(type(error), error, below or trace))
+
+
 def _tell_launcher(error: BaseException) -> None:
     """What was raised in one line, for the failure's block; run() shows the traceback. One of an attempt that others may
     follow is printed here, as none else would show it."""
@@ -99,7 +106,7 @@ def main() -> None:
             # The program's caller says it once, for all ranks.
             _write(mine, {"misuse": str(error)})
             sys.exit(1)
-        _write(mine, {"error": _pickled_error(task, error), "traceback": traceback.format_exc()})
+        _write(mine, {"error": _pickled_error(task, error), "traceback": _traceback_of(error)})
         _tell_launcher(error)
         raise
 
