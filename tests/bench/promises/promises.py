@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 """What dlaunch promises of faults, held against the clock: a gate, with room for a busy machine.
 
-    tests/bench/promises/promises.py BUILD_DIR [--room FACTOR] [PROMISE...|jobs|servers]
+    tests/bench/promises/promises.py [--room FACTOR] BUILD_DIR [PROMISE...]
+
+Options stand anywhere. PROMISE is one of those below, fair:ATTACK for one attack of fair, or a group of promises, jobs
+or servers; without any, all are measured.
 
 Every promise is measured on real processes and printed with its bound, and with what fails here; the program ends with
 1 where one took more than FACTOR (3) times its bound, or did not come true at all. FACTOR is 1 on an idle machine.
 Memory and processor time have no such room, as a busy machine takes no more of them; nor has a crowd more than 1.5.
-Those of "jobs" are about seconds, and a test may run beside them; those of "servers", from slow on, are about
+Those of jobs are about seconds, and a test may run beside them; those of servers, from slow on, are about
 milliseconds, and need the machine. The promises:
 
   worker    kill -9 of a worker: its siblings have SIGTERM within 1 s, and nothing is left 1 s after the grace period
@@ -40,6 +43,8 @@ milliseconds, and need the machine. The promises:
             newcomer is served; with the state in memory, and in SQLite
 """
 import argparse
+import functools
+import itertools
 import pathlib
 import resource
 import sys
@@ -53,6 +58,21 @@ GROUPS = {
     "servers": (servers.slow, servers.idle, servers.lengths, servers.drip, servers.files, servers.connects, servers.secrets,
                 servers.crowd, servers.readers, servers.fair)}
 PROMISES = {held.__name__: (held,) for group in GROUPS.values() for held in group}
+PROMISES |= {f"fair:{attack}": (functools.partial(servers.fair, attacks=(attack,)),) for attack in servers.ATTACKS}
+
+
+def build_folder(text):
+    folder = pathlib.Path(text).resolve()
+    if not (folder / "bin/dlaunchd").exists():
+        raise argparse.ArgumentTypeError(f"{text!r} has no bin/dlaunchd; name the build directory before the promises")
+    return folder
+
+
+def promises_of(name):
+    named = (GROUPS | PROMISES).get(name)
+    if named is None:
+        raise argparse.ArgumentTypeError(f"there is no promise {name!r}; there are {', '.join(GROUPS | PROMISES)}")
+    return named
 
 
 def room(text):
@@ -64,18 +84,17 @@ def room(text):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("build", type=pathlib.Path)
-    parser.add_argument("promises", nargs="*", choices=[[], *GROUPS, *PROMISES], default=[], metavar="PROMISE")
-    parser.add_argument("--room", type=room, default=3)
-    asked = parser.parse_args()
+    parser.add_argument("build", type=build_folder, metavar="BUILD_DIR")
+    parser.add_argument("promises", type=promises_of, nargs="*", metavar="PROMISE")
+    parser.add_argument("--room", type=room, default=3, metavar="FACTOR")
+    asked = parser.parse_intermixed_args()
     # 10,000 connections, and some.
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     gate = Gate(asked.room)
     try:
-        for name in asked.promises or GROUPS:
-            for held in (GROUPS | PROMISES)[name]:
-                held(gate, asked.build.resolve())
+        for held in itertools.chain(*(asked.promises or GROUPS.values())):
+            held(gate, asked.build)
     finally:
         kill_children()
     print(f"{gate.failed} promises are broken")
