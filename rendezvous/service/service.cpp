@@ -175,6 +175,7 @@ void Service::State::dispatch(store::ConnectionId who, const Caller& caller, wir
       const std::string why = "node " + node + " left: " + m.reason;
       take(std::move(m));
       job->members.erase(session);
+      job->deserted = now;
       joined(who, false);
       forget_departed(*job);
       end_if_deserted(*job, Finish{code, std::nullopt, why + "; it was the last one"});
@@ -341,9 +342,7 @@ Job& Service::State::open_job(const std::string& name, const message::Join& mess
   std::uint64_t epoch = epoch_max;
   if (Job* old = find(name)) {
     epoch = old->rounds.epoch();
-    part_from_members(*old);
-    if (old->scheduled) deadlines.erase({*old->scheduled, old});
-    jobs.erase(name);
+    erase(*old);
   }
   const std::uint64_t incarnation = incarnation_max = new_incarnation(incarnation_max);
   // If the incarnation began before this service did, later numbers do not count.
@@ -362,6 +361,7 @@ Job& Service::State::open_job(const std::string& name, const message::Join& mess
   try {
     job.name = name;
     job.place = deadlines.extract(deadlines.emplace(Clock::time_point::max(), &job).first);
+    job.entry_at = job.entry.insert(job.entry.end(), &job);
     job.incarnation = incarnation;
     std::optional<Hosting> hosting;
     if (!rules.only_job.empty()) hosting = Hosting{std::exchange(rules.taken_over, std::nullopt)};

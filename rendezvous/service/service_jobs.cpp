@@ -115,12 +115,15 @@ void Service::State::end_if_deserted(Job& job, std::optional<Finish> left) {
 
 void Service::State::make_place(Clock::time_point now) {
   if (unfinished() < rules.jobs_max) return;
+  if (now < next_place) return;
   Job* longest = nullptr;
   for (auto& [name, job] : jobs) {
-    if (!is_deserted(job) || job.deserted + rules.deserted_max > now) continue;
+    if (!is_deserted(job)) continue;
     if (longest == nullptr || job.deserted < longest->deserted) longest = &job;
   }
-  if (longest == nullptr) return;
+  // A job that is deserted from now on has its time, too.
+  next_place = (longest == nullptr ? now : longest->deserted) + rules.deserted_max;
+  if (longest == nullptr || now < next_place) return;
   apply(*longest,
         Finish::for_lost_node("all its nodes have gone, and another job needs its place"));
   schedule(*longest);
@@ -189,6 +192,7 @@ void Service::State::apply(Job& job, const Refuse& effect) {
   if (member == job.members.end()) return;
   const Member refused = std::move(member->second);
   job.members.erase(member);
+  job.deserted = Clock::now();
   joined(refused.connection, false);
   turn_away(refused.connection, job.name, refused.node, message::Refused{effect});
 }
@@ -244,6 +248,7 @@ void Service::State::apply(Job& job, const Standing& effect) {
 void Service::State::apply(Job& job, const Finish& effect) {
   if (job.finished) return;
   job.finished = message::Finished{effect};
+  ended.splice(ended.end(), job.entry);
   if (journal != nullptr) journal->job_finished(job.name, effect.exit_code);
   job.forget = Clock::now() + rules.remember;
   note(effect.exit_code == 0 ? LogLine::Level::info : LogLine::Level::error,
@@ -329,10 +334,7 @@ void Service::State::forget_departed(Job& job) {
 
 // ---- The end of all jobs ----
 
-std::size_t Service::State::unfinished() const {
-  return static_cast<std::size_t>(
-      std::ranges::count_if(jobs, [](const auto& job) { return !job.second.finished; }));
-}
+std::size_t Service::State::unfinished() const { return jobs.size() - ended.size(); }
 
 bool Service::State::idle() const { return agents == 0 && unfinished() == 0; }
 

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -76,8 +77,11 @@ struct Job {
   /// Why no node may be left: "node n1 was evicted by operator 'ann'". Empty once one has joined.
   std::string evicted;
 
-  Clock::time_point deserted;  ///< When the last connection was lost.
+  Clock::time_point deserted;  ///< When a node's connection was last lost, or the node left.
   std::optional<message::Finished> finished;
+  /// Its entry for State::ended while it is not there, so that ending takes no memory.
+  std::list<Job*> entry;
+  std::list<Job*>::iterator entry_at;
   Clock::time_point forget;                    ///< When a finished job is forgotten.
   std::optional<Clock::time_point> scheduled;  ///< As in State::deadlines.
   /// Its place there while it is not scheduled, so that scheduling it takes no memory.
@@ -187,7 +191,8 @@ struct Service::State final : store::Host, std::enable_shared_from_this<State> {
   static bool is_deserted(const Job& job);
   /// `left`: the job's end where its last node has just left, and said why.
   void end_if_deserted(Job& job, std::optional<Finish> left = std::nullopt);
-  /// If no place is left, gives the place of the job that was deserted first to another.
+  /// If no place is left, gives the place of the job that was deserted first to another. Newcomers
+  /// in vain cost little: the jobs are looked at only where one can have become old enough.
   void make_place(Clock::time_point now);
   void begin_epoch(Job& job, std::uint64_t epoch, int world_size);
   std::optional<HostPlace> place_of_host(const Job& job) const;
@@ -248,6 +253,8 @@ struct Service::State final : store::Host, std::enable_shared_from_this<State> {
   /// Brings deadlines up to date with this job. Takes no memory.
   void schedule(Job& job) noexcept;
   void forget(Job& job);
+  /// Takes it out of all that knows of it, and destroys it.
+  void erase(Job& job);
   /// Forgets some finished jobs if there are too many.
   void forget_some();
   /// Closes connections that have not joined in time, and tools that say nothing any more.
@@ -271,6 +278,9 @@ struct Service::State final : store::Host, std::enable_shared_from_this<State> {
   Clock::time_point armed = Clock::time_point::max();  ///< When the timer goes off.
 
   std::map<std::string, Job, std::less<>> jobs;  ///< A std::map, so that jobs stay in place.
+  std::list<Job*> ended;  ///< Those that are finished, in the order in which they ended.
+  /// No job is old enough before then to give its place to another.
+  Clock::time_point next_place = Clock::time_point::min();
   FlatMap<store::ConnectionId, Caller> callers;
   FlatMap<Session, store::ConnectionId> connected;
   std::size_t agents = 0;             ///< Callers that have joined.

@@ -137,22 +137,19 @@ void Service::State::look_again(Job& job) noexcept {
 void Service::State::forget(Job& job) {
   epoch_max = std::max(epoch_max, job.rounds.epoch());
   incarnation_max = std::max(incarnation_max, job.incarnation);
+  if (journal != nullptr) journal->job_forgotten(job.name);
+  erase(job);
+}
+
+void Service::State::erase(Job& job) {
   part_from_members(job);
   if (job.scheduled) deadlines.erase({*job.scheduled, &job});
-  const std::string name = job.name;
-  if (journal != nullptr) journal->job_forgotten(name);
-  jobs.erase(name);
+  if (job.finished) ended.erase(job.entry_at);
+  jobs.erase(jobs.find(job.name));
 }
 
 void Service::State::forget_some() {
-  while (jobs.size() - unfinished() >= rules.jobs_max) {
-    Job* oldest = nullptr;
-    for (auto& [name, job] : jobs) {
-      if (job.finished && (oldest == nullptr || job.forget < oldest->forget)) oldest = &job;
-    }
-    if (oldest == nullptr) return;
-    forget(*oldest);
-  }
+  while (!ended.empty() && ended.size() >= rules.jobs_max) forget(*ended.front());
 }
 
 void Service::State::arm() {

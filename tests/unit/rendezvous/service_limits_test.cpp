@@ -176,6 +176,53 @@ TEST_CASE("a job to which nobody is connected any more gives its place to anothe
   CHECK(service.logged("ghost", "another job needs its place"));
 }
 
+TEST_CASE("who was refused for want of a place has it once a deserted job is old enough") {
+  rendezvous::ServiceRules rules;
+  rules.jobs_max = 1;
+  rules.deserted_max = std::chrono::milliseconds(50);
+  ServiceThread service(rules);
+  auto patient = node("a", 1);
+  patient.rules.liveness.lease = patient.rules.liveness.reconnect_grace = std::chrono::hours(20);
+  AgentPeer ghost(service.address, "ghost", 1);
+  ghost.welcome();
+  ghost.tell(patient);
+  ghost.hear<message::Admitted>();
+  const auto comes = [&](std::uint64_t session) {
+    RawPeer peer(connect_tcp(service.address, soon()));
+    peer.say_hello(session, "job");
+    peer.read(wire::preface_bytes);
+    Bytes payload, out;
+    message::encode(payload, node("a", 1));
+    wire::encode_frame(out, {0, message::Join::type, 0, 0, 0}, payload);
+    peer.say(out);
+    for (;;) {
+      const auto type = peer.frame().first.type;
+      if (type == message::Admitted::type) return true;
+      if (type == message::Refused::type || type == wire::Type{}) return false;
+    }
+  };
+  CHECK_FALSE(comes(2));
+  ghost.hang_up();
+  std::uint64_t session = 3;
+  for (const auto deadline = soon(); !comes(session) && Clock::now() < deadline;) ++session;
+  CHECK(service.logged("ghost", "another job needs its place"));
+}
+
+TEST_CASE("of finished jobs the first to end is forgotten for another one") {
+  rendezvous::ServiceRules rules;
+  rules.jobs_max = 2;
+  ServiceThread service(rules);
+  std::uint64_t session = 10;
+  for (const char* name : {"c", "a", "b"}) {
+    Pair job(service, name, session);
+    job.succeed();
+    session += 2;
+  }
+  std::vector<std::string> left;
+  for (const auto& job : service.jobs()) left.push_back(job.job);
+  CHECK(left == std::vector<std::string>{"a", "b"});
+}
+
 TEST_CASE("a barrier has as many contributors as the world has ranks") {
   ServiceThread service;
   Pair job(service, "job", 10);
