@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <filesystem>
+#include <new>
 #include <system_error>
 
 #include <fcntl.h>
@@ -36,17 +37,30 @@ bool is_locked_elsewhere(const char* path) {
 
 }  // namespace
 
-Failure::Failure(sqlite3* connection)
+Failure::Failure(sqlite3* connection) noexcept
     : Failure(sqlite3_extended_errcode(connection), sqlite3_errmsg(connection),
               sqlite3_system_errno(connection)) {}
 
-Failure::Failure(int code, const std::string& text, int system)
-    : std::runtime_error(with_reason(code, text, system)), code_(code), system_errno_(system) {}
+Failure::Failure(int code, const char* text, int system) noexcept
+    : code_(code), system_errno_(system) {
+  try {
+    sentence_ = with_reason(code, text, system);
+  } catch (const std::bad_alloc&) {  // The code tells.
+  }
+}
+
+const char* Failure::what() const noexcept {
+  return sentence_.empty() ? sqlite3_errstr(code_) : sentence_.c_str();
+}
 
 bool Failure::no_space() const {
   const bool of_disk =
       (code_ & 0xff) == SQLITE_IOERR && (system_errno_ == EDQUOT || system_errno_ == ENOSPC);
   return (code_ & 0xff) == SQLITE_FULL || of_disk;
+}
+
+bool Failure::no_memory() const {
+  return (code_ & 0xff) == SQLITE_NOMEM || code_ == SQLITE_IOERR_NOMEM;
 }
 
 bool Failure::in_use() const {
@@ -74,7 +88,7 @@ bool Statement::next() {
     done();
     return false;
   }
-  const Failure failure(connection_);
+  Failure failure(connection_);
   done();
   throw failure;
 }

@@ -3,9 +3,9 @@
 #include <dlaunch/store.hpp>
 
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <optional>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 
@@ -16,21 +16,25 @@ struct sqlite3_stmt;
 /// A thin layer over SQLite for the state file. One thread at a time.
 namespace dlaunch::rendezvous::sqlite {
 
-/// A failure of SQLite. Caught within this folder, where it becomes an Error or an answer.
-class Failure : public std::runtime_error {
+/// A failure of SQLite. Caught within this folder, where it becomes an Error or an answer. Without
+/// memory for its sentence it still has its code: what has failed is not taken for something else.
+class Failure : public std::exception {
  public:
   /// The connection's message about its last call.
-  explicit Failure(sqlite3* connection);
+  explicit Failure(sqlite3* connection) noexcept;
   /// `system` is the errno behind it, and is told where SQLite's text does not have it.
-  Failure(int code, const std::string& text, int system = 0);
+  Failure(int code, const char* text, int system = 0) noexcept;
 
-  bool no_space() const;  ///< The disk is full, or a quota.
-  bool in_use() const;    ///< Another process has the file.
-  bool damaged() const;   ///< It is no database, or a broken one.
+  const char* what() const noexcept override;
+  bool no_space() const;   ///< The disk is full, or a quota.
+  bool no_memory() const;  ///< SQLite got none.
+  bool in_use() const;     ///< Another process has the file.
+  bool damaged() const;    ///< It is no database, or a broken one.
 
  private:
   int code_ = 0;
   int system_errno_ = 0;
+  std::string sentence_;  ///< Empty: there was no memory for it.
 };
 
 /// A statement that is prepared once and run many times.

@@ -21,11 +21,14 @@ SqlitePlace::SqlitePlace(StateFile file)
     : file_(std::move(file)), reserve_(file_.own_path()), full_(!reserve_.take()) {}
 
 StatePlace::Wrote SqlitePlace::write(std::span<const Change> changes) {
-  if (file_.write(changes) == StateFile::Wrote::all) return Wrote::all;
-  full_ = true;
-  reserve_.give_up();
-  // There may be room now.
-  return file_.write(changes) == StateFile::Wrote::all ? Wrote::all : Wrote::not_now;
+  auto wrote = file_.write(changes);
+  if (wrote == StateFile::Wrote::no_space) {
+    full_ = true;
+    reserve_.give_up();
+    wrote = file_.write(changes);  // There may be room now.
+  }
+  starved_ = wrote == StateFile::Wrote::no_memory;
+  return wrote == StateFile::Wrote::all ? Wrote::all : Wrote::not_now;
 }
 
 Clock::time_point SqlitePlace::tend() {
@@ -35,6 +38,11 @@ Clock::time_point SqlitePlace::tend() {
 }
 
 StatePlace::Obstacle SqlitePlace::obstacle() const {
+  if (starved_) {
+    return {"no memory is left to write to " + file_.path() +
+                ": nothing is changed until there is some",
+            "there is memory again to write to " + file_.path()};
+  }
   if (!full_) return {};
   return {
       "no space left on device for " + file_.path() + ": nothing is changed until there is room",

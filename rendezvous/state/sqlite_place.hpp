@@ -12,7 +12,8 @@
 namespace dlaunch::rendezvous {
 
 /// A state file with room in reserve. A full disk is waited out: changes under way are written into
-/// the reserve, and obstacle() says meanwhile that no more should come.
+/// the reserve, and obstacle() says meanwhile that no more should come. So it does where there is
+/// no memory for a write.
 class SqlitePlace final : public StatePlace {
  public:
   explicit SqlitePlace(StateFile file);
@@ -29,7 +30,8 @@ class SqlitePlace final : public StatePlace {
  private:
   StateFile file_;
   Reserve reserve_;
-  bool full_ = false;  ///< The disk is full, or nearly.
+  bool full_ = false;     ///< The disk is full, or nearly.
+  bool starved_ = false;  ///< There was no memory for the last write.
 };
 
 }  // namespace dlaunch::rendezvous

@@ -33,7 +33,7 @@ class StateFile {
   /// Reads and checks everything. Throws Error (Errc::refused) where it is damaged.
   StateContents load();
 
-  enum class Wrote { all, no_space };
+  enum class Wrote { all, no_space, no_memory };
   /// Makes the changes, all or none of them, and returns when they are on disk. Throws StateLost if
   /// that is uncertain: the next process that opens the file finds out. Likewise where the path no
   /// longer names the file, for which nobody would look elsewhere.

@@ -15,8 +15,8 @@
 
 #include <sys/types.h>
 
-/// The inside of StateFile, for the files that implement it and nobody else: state_file.cpp opens
-/// and writes, state_load.cpp reads, state_copy.cpp copies.
+/// The inside of StateFile, for the files that implement it and nobody else: state_file.cpp
+/// opens, state_load.cpp reads, state_write.cpp writes, state_copy.cpp copies.
 namespace dlaunch::rendezvous {
 
 /// The checksum of a table's row. It covers the row's key and table, too, so that a row that got
@@ -48,6 +48,8 @@ std::int64_t sum_of(std::string_view table, const Fields&... fields) {
 std::string own_path_of(const std::string& path);
 
 Error refused_state(const std::string& path, const std::string& why);
+/// After a write of which it is not known what it did.
+StateLost lost_state(const std::string& path, const sqlite::Failure& failure);
 Error damaged_state(const std::string& path, const std::string& how);
 Error cannot_open_state(const std::string& path, const sqlite::Failure& failure);
 
@@ -76,6 +78,8 @@ struct StateFile::State {
   /// Throws StateLost where the path, or the log's, names another file by now, or none.
   void require_in_place();
   bool is_in_place() const;
+  /// Ends what has not been committed; nothing of it is made.
+  void roll_back();
   void write_service();
   template <class Act>
   void change_job(const std::string& job, Act act);
@@ -116,9 +120,9 @@ struct StateFile::State {
   /// The row of `service`: the highest numbers of forgotten jobs.
   std::uint64_t memory = 0, incarnation = 0, epoch = 0;
 
-  sqlite::Statement begin, commit, set_service, find_job, set_job, erase_job, add_space, set_key,
-      erase_key, last_entry, first_entry, add_entry, erase_entry, set_round, set_answer, set_drain,
-      erase_drain, forget_answers;
+  sqlite::Statement begin, commit, rollback, set_service, find_job, set_job, erase_job, add_space,
+      set_key, erase_key, last_entry, first_entry, add_entry, erase_entry, set_round, set_answer,
+      set_drain, erase_drain, forget_answers;
   std::vector<sqlite::Statement> drop_space;
 };
 

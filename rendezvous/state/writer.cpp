@@ -53,7 +53,7 @@ std::size_t size_of(const Change& change) { return std::visit(SizeOf{}, change);
 
 Writer::Writer(std::unique_ptr<StatePlace> place, Events events)
     : place_(std::move(place)), events_(std::move(events)) {
-  look();
+  look({});
   thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
   watch_ = std::jthread([this](const std::stop_token& stop) { watch(stop); });
 }
@@ -138,7 +138,7 @@ void Writer::run(const std::stop_token& stop) {
   try {
     for (;;) {
       const auto due = place_->tend();
-      look();
+      look(stop);
       // A lead that was in doubt may be ours again.
       if (std::exchange(tended, due) != due) tell_written();
       const bool copies = go_on_with_backup(stop);
@@ -224,7 +224,7 @@ void Writer::tell_surely(const std::stop_token& stop, Tell tell) {
 bool Writer::write(const std::vector<Change>& batch, const std::stop_token& stop) {
   for (;;) {
     const auto wrote = place_->write(batch);
-    look();
+    look(stop);
     if (wrote == StatePlace::Wrote::all) return true;
     // The unfinished copy may take just the room that is missing.
     tell_surely(stop, [&] {
@@ -238,17 +238,18 @@ bool Writer::write(const std::vector<Change>& batch, const std::stop_token& stop
   }
 }
 
-void Writer::look() {
-  auto now = place_->obstacle();
-  if (now.why != obstacle_.why) {
-    if (now.why.empty()) {
+void Writer::look(const std::stop_token& stop) {
+  std::optional<StatePlace::Obstacle> now;
+  tell_surely(stop, [&] { now = place_->obstacle(); });
+  if (now && now->why != obstacle_.why) {
+    if (now->why.empty()) {
       tell_log(LogLine::Level::info, obstacle_.over);
     } else {
-      tell_log(LogLine::Level::error, now.why);
+      tell_log(LogLine::Level::error, now->why);
     }
     {
       const std::lock_guard lock(mutex_);
-      obstacle_ = std::move(now);
+      obstacle_ = *std::move(now);
       blocked_ = !obstacle_.why.empty();
     }
     changed_.notify_all();

@@ -90,8 +90,8 @@ class Writer {
   void note_written(std::size_t changes, std::size_t bytes);
   void watch(const std::stop_token& stop);
   void note_commit(Clock::duration took);
-  /// Asks the place for its obstacle, and reports a change of it.
-  void look();
+  /// Asks the place for its obstacle, and reports a change of it. Tried again without memory.
+  void look(const std::stop_token& stop);
   /// A step of the backup that was asked for. True while there is more to copy.
   bool go_on_with_backup(const std::stop_token& stop);
   void end_backup(BackupStatus::State state, std::string sentence);

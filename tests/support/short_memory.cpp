@@ -13,17 +13,6 @@ thread_local long left = 0;  ///< Of the failures, once they have begun.
 thread_local bool failed = false;
 thread_local std::size_t largest = 0;
 
-bool fails(std::size_t bytes) {
-  largest = std::max(largest, bytes);
-  if (left == 0) {
-    if (shortage.until == never || --shortage.until > 0) return false;
-    left = shortage.failures;
-    failed = true;
-  }
-  if (--left == 0) shortage.until = shortage.every;
-  return true;
-}
-
 }  // namespace
 
 void run_short(Shortage next) {
@@ -39,13 +28,24 @@ bool have_enough() {
   return was;
 }
 
+bool allocation_fails(std::size_t bytes) {
+  largest = std::max(largest, bytes);
+  if (left == 0) {
+    if (shortage.until == never || --shortage.until > 0) return false;
+    left = shortage.failures;
+    failed = true;
+  }
+  if (--left == 0) shortage.until = shortage.every;
+  return true;
+}
+
 std::size_t largest_allocation() { return largest; }
 
 }  // namespace dlaunch::test
 
 // Not inlined: a compiler that sees through one of them alone takes them for no pair.
 [[gnu::noinline]] void* operator new(std::size_t bytes) {
-  if (dlaunch::test::fails(bytes)) throw std::bad_alloc();
+  if (dlaunch::test::allocation_fails(bytes)) throw std::bad_alloc();
   void* place = std::malloc(bytes == 0 ? 1 : bytes);
   if (place == nullptr) throw std::bad_alloc();
   return place;

@@ -21,6 +21,8 @@ struct Shortage {
 void run_short(Shortage shortage);
 /// There is memory again. Whether an allocation has failed since the shortage was asked for.
 bool have_enough();
+/// Whether an allocation of so many bytes is to fail now, for allocators beside operator new.
+bool allocation_fails(std::size_t bytes);
 /// The size of this thread's largest allocation since run_short().
 std::size_t largest_allocation();
 
