@@ -32,21 +32,45 @@ struct History {
   std::map<std::string, std::optional<std::string>> own;
   std::int64_t swaps = 0;
   std::atomic<std::int64_t> counted = 0;  ///< The highest sum.
+  std::vector<int> arrived;               ///< How many have come to each meeting of all nodes.
+  bool closing = false;                   ///< A node has left, so no other meeting begins.
 
   template <class Act>
   void note(Act act) {
     const std::lock_guard lock(mutex);
     act();
   }
+  /// False where the meeting would be one that not all come to.
+  bool arrive(std::size_t meeting) {
+    const std::lock_guard lock(mutex);
+    if (meeting == arrived.size()) {
+      if (closing) return false;
+      arrived.push_back(0);
+    }
+    ++arrived[meeting];
+    return true;
+  }
+  /// Whether a node that was at so many meetings is awaited at none.
+  bool leave(std::size_t met) {
+    const std::lock_guard lock(mutex);
+    closing = true;
+    return met == arrived.size();
+  }
 };
 
 /// One node's calls, each answered before the next.
 class Program {
  public:
-  Program(DurableNode& node, History& history, int number)
-      : node_(node), history_(history), number_(number), random_(static_cast<unsigned>(number)) {}
+  Program(DurableNode& node, History& history, int number, int nodes_per_job)
+      : node_(node),
+        history_(history),
+        number_(number),
+        nodes_(nodes_per_job),
+        random_(static_cast<unsigned>(number)) {}
 
   void step() {
+    constexpr int meets_each = 6;
+    if (++steps_ % meets_each == 0) return meet();
     switch (random_() % 9) {
       case 0:
         return count();
@@ -68,8 +92,33 @@ class Program {
         return swap();
     }
   }
+  bool may_leave() const { return history_.leave(met_); }
 
  private:
+  /// With all other nodes of the job, in a barrier and in an all_gather by turns. None is answered
+  /// before the last one has come, however often the daemon was killed meanwhile.
+  void meet() {
+    if (!history_.arrive(met_)) return;
+    const std::int32_t self = number_ % nodes_;
+    const std::uint64_t round = met_ / 2;
+    if (met_ % 2 == 0) {
+      node_.ask<wire::Done>(store::request::Barrier{"barrier", round, nodes_, {}, {self}});
+    } else {
+      const std::string told = told_by(self);
+      const auto heard = node_.ask<wire::Gathered>(
+          store::request::AllGather{"gather", round, nodes_, {}, {self}, {as_bytes(told)}});
+      CHECK(heard.blobs.size() == static_cast<std::size_t>(nodes_));
+      for (std::int32_t i = 0; const BytesView blob : heard.blobs) {
+        CHECK(text_of(blob) == told_by(i++));
+      }
+    }
+    history_.note([&] { CHECK(history_.arrived[met_] == nodes_); });
+    ++met_;
+  }
+  /// What a node of this job contributes to this meeting.
+  std::string told_by(std::int32_t node) const {
+    return std::to_string(number_ - number_ % nodes_ + node) + "/" + std::to_string(met_);
+  }
   void count() {
     const auto sum = node_.ask<wire::Number>(store::request::Add{"n", 1}).value;
     history_.note([&] { history_.sums.push_back(sum); });
@@ -145,9 +194,10 @@ class Program {
 
   DurableNode& node_;
   History& history_;
-  const int number_;
+  const int number_, nodes_;
   std::minstd_rand random_;
-  int sets_ = 0, pushes_ = 0;
+  int steps_ = 0, sets_ = 0, pushes_ = 0;
+  std::size_t met_ = 0;
 };
 
 /// The numbers 1 to as many as there are, times `unit`, each once.
@@ -158,7 +208,7 @@ inline void check_each_once(std::vector<std::int64_t> numbers, std::int64_t unit
   }
 }
 
-inline void check_history(DurableNode& node, History& history) {
+inline void check_history(DurableNode& node, History& history, int nodes) {
   check_each_once(history.sums, 1);
   check_each_once(history.sizes, 8);
   const auto got = [&](const std::string& key) -> std::optional<std::string> {
@@ -175,6 +225,8 @@ inline void check_history(DurableNode& node, History& history) {
     CHECK(history.popped.insert(text_of(*popped.value)).second);
   }
   CHECK(history.popped == history.pushed);
+  MESSAGE(history.arrived.size() << " meetings");
+  for (const int arrived : history.arrived) CHECK(arrived == nodes);
 }
 
 /// Nodes of several jobs that call a daemon all the time, while it is killed and started again.
@@ -202,7 +254,7 @@ class DurableLoad {
     for (std::size_t job = 0; job < histories_.size(); ++job) {
       DurableNode& node = *nodes_[job * static_cast<std::size_t>(nodes_per_job_)];
       CHECK(node.memory() == memory_);
-      check_history(node, histories_[job]);
+      check_history(node, histories_[job], nodes_per_job_);
     }
     for (auto& node : nodes_) threads_.emplace_back([&node] { node->end(); });
     threads_.clear();
@@ -216,8 +268,8 @@ class DurableLoad {
         gate, "job-" + std::to_string(job), static_cast<std::uint64_t>(1000 + number),
         test::node("node-" + std::to_string(number), nodes_per_job_));
     ++ready_;
-    Program program(*node, histories_[static_cast<std::size_t>(job)], number);
-    while (!stop_) {
+    Program program(*node, histories_[static_cast<std::size_t>(job)], number, nodes_per_job_);
+    while (!stop_ || !program.may_leave()) {
       program.step();
       ++answered_;
     }
