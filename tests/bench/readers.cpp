@@ -5,6 +5,7 @@
 //
 //     readers DLAUNCHD N READERS [SECONDS]
 #include "tests/bench/crowd.hpp"
+#include "tests/bench/measured_daemon.hpp"
 
 #include <dlaunch/error.hpp>
 
@@ -12,54 +13,17 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
-#include <ctime>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include <sys/prctl.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 namespace {
 
 using namespace dlaunch;
 using namespace dlaunch::bench;
 using Milliseconds = std::chrono::duration<double, std::milli>;
-
-struct Daemon {
-  pid_t pid = 0;
-  Address rendezvous, http;
-};
-
-Address address_in(const std::string& text, const std::string& key) {
-  const auto at = text.find(key + "=127.0.0.1:");
-  if (at == std::string::npos) fail("the daemon said " + text);
-  const int port = std::atoi(text.c_str() + at + key.size() + 11);
-  return resolve("127.0.0.1", static_cast<std::uint16_t>(port)).at(0);
-}
-
-/// Its errors go to ours once it is ready.
-Daemon start(const char* program) {
-  int ends[2];
-  if (::pipe(ends) != 0) fail("no pipe");
-  const pid_t pid = ::fork();
-  if (pid == 0) {
-    ::prctl(PR_SET_PDEATHSIG, SIGTERM);
-    ::dup2(ends[1], STDERR_FILENO);
-    ::execl(program, program, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", nullptr);
-    std::_Exit(127);
-  }
-  std::string text;
-  char c = 0;
-  while (::read(ends[0], &c, 1) == 1 && c != '\n') text += c;
-  std::thread([fd = ends[0]] {
-    char some[4096];
-    while (::read(fd, some, sizeof some) > 0) {
-    }
-  }).detach();
-  return {pid, address_in(text, "listen"), address_in(text, "http")};
-}
 
 /// Reads this page again and again, until told to stop; returns how often.
 std::size_t read_pages(const Address& http, const std::string& page,
@@ -109,13 +73,6 @@ std::vector<rendezvous::RankCalls> calls(std::uint64_t sequence, int entries) {
   return all;
 }
 
-Milliseconds cpu_time(pid_t pid) {
-  clockid_t clock{};
-  timespec time{};
-  if (::clock_getcpuclockid(pid, &clock) != 0 || ::clock_gettime(clock, &time) != 0) fail("clock");
-  return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
-}
-
 /// All beat once a second, in turn, and tell of their calls as often as agents of so many nodes do;
 /// 0 entries: not at all.
 void live_for(Crowd& crowd, pid_t daemon, Clock::duration time, int entries) {
@@ -158,7 +115,7 @@ int main(int argc, char** argv) {
   const int readers = std::atoi(argv[3]);
   const auto time = std::chrono::seconds(argc > 4 ? std::atoi(argv[4]) : 3);
   allow_agents(size);
-  const Daemon daemon = start(argv[1]);
+  const MeasuredDaemon daemon = start_daemon(argv[1]);
   Crowd crowd(daemon.rendezvous, size, 8);
   crowd.until(Agent::State::meeting, size);
   const auto all_beat = [&] {

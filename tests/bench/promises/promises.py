@@ -32,7 +32,8 @@ milliseconds, and need the machine. The promises:
   files     no descriptor is left: accepting pauses without spinning, who is in is served, and it recovers
   connects  10,000 connect to a dlaunchd at once: none is refused, all are welcomed within 1 s
   secrets   a wrong secret and an unknown job are refused in times whose medians differ by less than 10 %
-  crowd     10,000 nodes come at once: all of them are admitted within 1 s
+  crowd     10,000 nodes come to a dlaunchd at once: all of them are admitted within 1 s; with the state in memory, and
+            in SQLite
   readers   four readers of the status of 10,000 nodes: a heartbeat is answered within 10 ms all the while (p99, or
             twice what it took before)
   fair      one job of a dlaunchd attacks: lists over a million keys, barriers that time out, waits for 100,000 keys,
