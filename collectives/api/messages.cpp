@@ -6,7 +6,6 @@
 #include "collectives/communicator/work_state.hpp"
 #include "collectives/device/plan.hpp"
 #include "collectives/transport/message/fault_point.hpp"
-#include "runtime/base/pools.hpp"
 
 #include <array>
 #include <memory>
@@ -58,10 +57,6 @@ void check_recv(const Call& call, const TensorView& data, int from, int tag) {
   check_host(call, data);
 }
 
-std::shared_ptr<MessageWork> new_work(const MessageOptions& options, int peer) {
-  return std::allocate_shared<MessageWork>(Pooled<MessageWork>(), options, peer);
-}
-
 Received received(const Group& group, int source, const transport::Header& header) {
   return {group.rank_of(source), header.tag, header.dtype, header.count};
 }
@@ -89,7 +84,7 @@ Work Communicator::issend(const ConstTensorView& data, int to, const MessageOpti
 
 Work Communicator::State::start_send(const ConstTensorView& data, int to,
                                      const MessageOptions& options, bool is_synchronous) {
-  auto work = new_work(options, to);
+  auto work = MessageWork::make(options, to);
   const auto print = fingerprint(Op::send, data);
   message(print, options, to, Flight::Kind::start, name_of_send(is_synchronous), [&](Call& call) {
     check_send(call, data, to, options.tag);
@@ -185,15 +180,15 @@ Work Communicator::irecv_up_to(const TensorView& data, int from, const MessageOp
 Work Communicator::State::start_receive(const TensorView& data, int from,
                                         const MessageOptions& options, bool up_to) {
   const auto print = fingerprint(Op::recv, data);
-  auto work = new_work(options, from);
   if (options.tag >= any_tag && is_plain(data, from, options, any_source)) {
-    describe(work->receive(), data, from, options, up_to);
     const auto lock = mesh->lock();
-    if (work->begin_plainly(*this)) {
+    Work plain = start_plain_receive(data, from, options, up_to);
+    if (!plain.is_empty()) {
       flight.note_message(print, options, from, Flight::Kind::start);
-      return Work(std::move(work));
+      return plain;
     }
   }
+  auto work = MessageWork::make(options, from);
   message(print, options, from, Flight::Kind::start, name_of_receive(up_to), [&](Call& call) {
     check_recv(call, data, from, options.tag);
     std::span into{static_cast<std::byte*>(data.data), data.bytes()};
@@ -227,8 +222,7 @@ Received Communicator::State::receive(const TensorView& data, int from,
     const auto lock = mesh->lock();
     if (mesh->receive_now(plain)) {
       flight.note_message(print, options, from, Flight::Kind::call);
-      const int source = from == any_source ? group.rank_of(plain.source) : from;
-      return {source, plain.header.tag, plain.header.dtype, plain.header.count};
+      return received_by(plain, from);
     }
   }
   Received what;
@@ -378,7 +372,7 @@ Work Communicator::start_probe(int from, const MessageOptions& options) {
 }
 
 Work Communicator::State::start_probe(int from, const MessageOptions& options) {
-  auto work = new_work(options, from);
+  auto work = MessageWork::make(options, from);
   const Fingerprint print{.op = Op::probe};
   message(print, options, from, Flight::Kind::start, nullptr, [&](Call& call) {
     check_peer(call, from, options.tag, true);

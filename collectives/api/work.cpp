@@ -45,18 +45,6 @@ constexpr auto failure_interval = std::chrono::milliseconds(50);
               "several, or wait for it");
 }
 
-/// One state for all messages that were complete when they were started.
-class CompleteMessage final : public WorkState {
- public:
-  CompleteMessage() { note_settled(); }
-  void wait() override {}
-  bool wait_until(Clock::time_point /*until*/) override { return true; }
-  bool test() override { return true; }
-  bool is_done() noexcept override { return true; }
-  void on_complete(Work::Completion /*completion*/) override { throw_message(); }
-  void order_before(void* /*cuda_stream*/) override { throw_host_buffers(); }
-};
-
 }  // namespace
 
 bool WorkState::cancel() { throw_no_receive(); }
@@ -80,6 +68,9 @@ Work complete_message() {
   static CompleteMessage* const complete = new CompleteMessage;
   return Work(std::shared_ptr<WorkState>(std::shared_ptr<WorkState>(), complete));
 }
+
+void CompleteMessage::on_complete(Work::Completion /*completion*/) { throw_message(); }
+void CompleteMessage::order_before(void* /*cuda_stream*/) { throw_host_buffers(); }
 
 MessageWork::~MessageWork() {
   if (owner_ != nullptr) {
@@ -118,24 +109,34 @@ bool MessageWork::has_arrived() const {
 
 bool MessageWork::begin_plainly(Communicator::State& owner) {
   Receive& receive = *receiving();
-  if (!owner.mesh->receive_at_once(receive)) {
-    if (!owner.progress_thread->is_awake() || !owner.mesh->post_now(receive)) return false;
-    owner.progress_thread->attend();
-  }
-  if (receive.state == Receive::State::done) {
-    if (peer_ == any_source) peer_ = owner.group.rank_of(receive.source);
-    note_settled();
-    owner.mesh->tell_program();
-    return true;
-  }
+  if (!owner.progress_thread->is_awake() || !owner.mesh->post_now(receive)) return false;
+  owner.progress_thread->attend();
   owner_ = &owner;
   owner.messages.push_back(*this);
-  if (receive.state == Receive::State::answering) {
-    owner.mesh->tell_senders();
+  if (receive.state == Receive::State::answering) owner.mesh->tell_senders();
+  if (receive.state == Receive::State::done) {
     settle();
     owner.mesh->tell_program();
   }
   return true;
+}
+
+Work Communicator::State::start_plain_receive(const TensorView& data, int from,
+                                              const MessageOptions& options, bool up_to) {
+  Receive plain;
+  describe(plain, data, from, options, up_to);
+  if (mesh->may_be_there(plain)) {
+    // Made first: a message that was taken is not lost for want of memory.
+    auto complete = std::allocate_shared<CompleteReceive>(Pooled<CompleteReceive>());
+    if (mesh->receive_at_once(plain)) {
+      complete->what = received_by(plain, from);
+      mesh->tell_program();
+      return Work(std::move(complete));
+    }
+  }
+  auto work = MessageWork::make(options, from);
+  describe(work->receive(), data, from, options, up_to);
+  return work->begin_plainly(*this) ? Work(std::move(work)) : Work();
 }
 
 void MessageWork::begin(Communicator::State& owner) {
@@ -242,7 +243,7 @@ void MessageWork::settle() noexcept {
 }
 
 void MessageWork::leave() noexcept {
-  const Receive* const receive = receiving();
+  const Receive* const receive = peer_ == any_source ? receiving() : nullptr;
   if (receive != nullptr && receive->source != any_source) {
     peer_ = owner_->group.rank_of(receive->source);
   }

@@ -296,9 +296,18 @@ struct __attribute__((visibility("hidden"))) Communicator::State
   /// The receive for a plain message.
   void describe(transport::Receive& receive, const TensorView& data, int from,
                 const MessageOptions& options, bool up_to) const;
+  /// What a receive from `from`, a rank of the communicator or any, has received.
+  Received received_by(const transport::Receive& receive, int from) const {
+    const int source = from == any_source ? group.rank_of(receive.source) : from;
+    return {source, receive.header.tag, receive.header.dtype, receive.header.count};
+  }
   /// A receive into host memory, of exactly so many elements, or of fewer, too.
   Received receive(const TensorView& data, int from, const MessageOptions& options, bool up_to);
   Work start_receive(const TensorView& data, int from, const MessageOptions& options, bool up_to);
+  /// The short form for a plain message. Under the mesh's lock; empty: nothing is done, and the
+  /// long form has to do it.
+  Work start_plain_receive(const TensorView& data, int from, const MessageOptions& options,
+                           bool up_to);
   /// A message that is not plain, or needs confirmation; a strided one is packed.
   Work start_send(const ConstTensorView& data, int to, const MessageOptions& options,
                   bool is_synchronous);

@@ -115,7 +115,9 @@ class Links final : private Sources, private LookLimit {
   /// memory. Waits for a moment only; where ranks share processors the awaited one may have this
   /// one meanwhile, unless `yields` is false because this thread has others' calls to go on with.
   bool receive_now(Receive& receive, bool yields = true);
-  /// The same for a message that is there already; makes no system call.
+  /// For a message that is there already; neither makes a system call. The first one says whether
+  /// it pays to call the second, and lets receives that were posted earlier have theirs.
+  bool may_be_there(const Receive& receive);
   bool receive_at_once(Receive& receive);
   /// A failure or an inquiry for a rank that is not connected yet throws what Store::wait throws
   /// where the store is away; it is not sent then.
@@ -265,6 +267,7 @@ class Links final : private Sources, private LookLimit {
   }
   bool is_near(int rank) const;
   bool take_from_any(Receive& receive);
+  bool serve_earlier(int from, ReceivingEnd& end);
   bool receive_from_any(Receive& receive, bool yields);
   bool receive_from_one(Receive& receive, bool yields);
   bool yield_until_taken(ReceivingEnd& end, Receive& receive);

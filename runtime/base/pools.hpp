@@ -67,7 +67,8 @@ class PooledMemory {
  public:
   static void* take() {
     Kept& kept = kept_;
-    if (kept.first == nullptr) return ::operator new(bytes, std::align_val_t(alignment));
+    if (kept.first == nullptr) [[unlikely]]
+      return take_some();
     --kept.count;
     return std::exchange(kept.first, kept.first->next);
   }
@@ -79,6 +80,9 @@ class PooledMemory {
   }
 
  private:
+  /// Memory for so many is taken at a time: for the window of calls that a program has under way,
+  /// however many of them are under way when it waits.
+  static constexpr std::size_t taken_at_once = 64;
   /// The most that a thread keeps: usually more than it has under way at a time.
   static constexpr std::size_t kept_max = 1024;
   struct Spare {
@@ -99,6 +103,15 @@ class PooledMemory {
     }
   };
 
+  [[gnu::noinline]] static void* take_some() {
+    void* const first = ::operator new(bytes, std::align_val_t(alignment));
+    for (std::size_t i = 1; i < taken_at_once && keeps(); ++i) {
+      void* const more = ::operator new(bytes, std::align_val_t(alignment), std::nothrow);
+      if (more == nullptr) break;
+      give_back(more);
+    }
+    return first;
+  }
   static bool keeps() noexcept {
     if (!kept_.has_end) [[unlikely]] {
       static thread_local const End end;

@@ -54,6 +54,8 @@ class Inbox {
   bool is_clear() const {
     return posted_for_any_.empty() && posted_.empty() && parked_.empty() && under_way_ == 0;
   }
+  /// The receives that wait for messages of this rank alone.
+  std::size_t awaited(int from) const { return source(from).awaited; }
   /// Takes a parked message that is there as a whole, and with which the receive agrees, where one
   /// is the first that fits; else posts nothing. A parked message is wanted by no posted receive.
   bool take_parked(Receive& receive);

@@ -68,6 +68,9 @@ class ReceivingEnd {
   /// Takes the next message if it is the one that is wanted, and is there as a whole soon; nobody
   /// else must be waiting for it. Returns whether it did.
   virtual bool take_soon(Receive& receive, const LookLimit& limit) = 0;
+  /// Hands on the next message if it is there as a whole and a receive waits for it, without a
+  /// system call. Returns whether it did.
+  virtual bool hand_on_whole(Inbox& /*inbox*/) { return false; }
   /// Whether repeated calls of pump() find data sooner than sleeping does, at the cost of system
   /// calls.
   virtual bool is_worth_looking() const noexcept = 0;

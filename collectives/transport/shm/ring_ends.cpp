@@ -293,9 +293,8 @@ bool RingReader::take_soon(Receive& receive, const LookLimit& limit) {
   return take(receive);
 }
 
-/// Hands on a message that is there as a whole and for which a receive waits. Returns whether it
-/// did.
 bool RingReader::hand_on_whole(Inbox& inbox) {
+  if (under_ != Under::nothing || ended_) return false;
   const std::size_t there = available();
   if (there < ring_line_bytes) return false;
   std::memcpy(&header_, at(read_), sizeof header_);

@@ -91,6 +91,7 @@ class RingReader final : public ReceivingEnd {
   /// must be waiting for it. Returns whether it did.
   bool take(Receive& receive);
   bool take_soon(Receive& receive, const LookLimit& limit) override;
+  bool hand_on_whole(Inbox& inbox) override;
   /// False: a waiting rank spins on all rings anyway.
   bool is_worth_looking() const noexcept override { return false; }
   /// False: all that a process wrote before its end is already in its rings.
@@ -107,7 +108,6 @@ class RingReader final : public ReceivingEnd {
   void copy_out(std::byte* to, std::size_t bytes) const noexcept;
   void take_whole(Receive& receive);
   bool is_whole_here(std::size_t there) const noexcept;
-  bool hand_on_whole(Inbox& inbox);
   bool begin(Inbox& inbox);
   bool move_data(Inbox& inbox);
   bool move_control(const OnControl& on_control);

@@ -1,8 +1,12 @@
 #include "runtime/base/pools.hpp"
 
+#include <set>
+#include <thread>
+
 #include <doctest/doctest.h>
 
 using dlaunch::BufferPool;
+using dlaunch::PooledMemory;
 
 TEST_CASE("a room that was given back is taken again, if it is large enough") {
   BufferPool buffer_pool;
@@ -36,4 +40,23 @@ TEST_CASE("no more is kept than may be") {
   const auto small = buffer_pool.take(16), empty = buffer_pool.take(0);
   CHECK(small.size() == 16);
   CHECK(empty.bytes().empty());
+}
+
+TEST_CASE("memory for objects of one size is given to the same thread again") {
+  using Memory = PooledMemory<96, 16>;
+  constexpr int window = 64;
+  std::set<void*> taken;
+  for (int i = 0; i < window; ++i) taken.insert(Memory::take());
+  CHECK(taken.size() == window);
+  for (void* each : taken) Memory::give_back(each);
+  std::set<void*> again;
+  for (int i = 0; i < window; ++i) again.insert(Memory::take());
+  CHECK(again == taken);
+  // Another thread may give it back, and keeps it for itself.
+  std::thread([&] {
+    for (void* each : again) Memory::give_back(each);
+    void* const own = Memory::take();
+    CHECK(again.contains(own));
+    Memory::give_back(own);
+  }).join();
 }

@@ -218,3 +218,41 @@ TEST_CASE("one thread's started messages go on while another is in a call") {
     CHECK(word == 1);
   }));
 }
+
+TEST_CASE(
+    "receives that were posted first take first what has come before a later one is started") {
+  constexpr int early = 16, late = 24;
+  constexpr int messages = early + late;
+  std::latch posted(2), sent(2);
+  check_ok(run_ranks(2, [&](const World& world) {
+    Communicator comm(world);
+    comm.set_timeout(60s);
+    if (comm.rank() == 0) {
+      posted.arrive_and_wait();
+      for (int i = 0; i < messages; ++i) comm.send(i, 1);
+      sent.arrive_and_wait();
+      return;
+    }
+    std::array<int, messages> in;
+    in.fill(-1);
+    std::vector<Work> works;
+    for (int i = 0; i < early; ++i) works.push_back(comm.irecv(in[static_cast<std::size_t>(i)], 0));
+    posted.arrive_and_wait();
+    sent.arrive_and_wait();
+    for (int i = early; i < messages; ++i) {
+      works.push_back(comm.irecv(in[static_cast<std::size_t>(i)], 0));
+    }
+    // One that was complete when it was started is like any other.
+    CHECK(works.back().wait_for(60s));
+    CHECK_FALSE(works.back().cancel());
+    wait_all(works);
+    for (int i = 0; i < messages; ++i) {
+      CHECK(in[static_cast<std::size_t>(i)] == i);
+      const auto what = works[static_cast<std::size_t>(i)].received();
+      REQUIRE(what);
+      CHECK(what->source == 0);
+      CHECK(what->count == 1);
+      CHECK(what->dtype == DType::i32);
+    }
+  }));
+}
