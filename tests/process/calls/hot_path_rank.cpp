@@ -5,10 +5,12 @@
 
 #include <dlaunch/dlaunch.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <limits>
 #include <new>
 #include <thread>
 #include <vector>
@@ -56,6 +58,7 @@ using namespace std::chrono_literals;
 
 constexpr int first_calls = 3000;  ///< Until pools, tables and rings are as large as they get.
 constexpr int counted_calls = 1000;
+constexpr int counted_rounds = 3;
 constexpr std::size_t window = 64;
 
 void check(bool holds, const char* what) {
@@ -64,11 +67,17 @@ void check(bool holds, const char* what) {
   std::exit(1);
 }
 
+/// Counts the least of a few rounds: the agent's news, which may come in one, take memory, too.
 void count(const char* name, const std::function<void()>& call) {
   for (int i = 0; i < first_calls; ++i) call();
-  const long allocated = allocations, asked = getpids;
-  for (int i = 0; i < counted_calls; ++i) call();
-  std::printf("%s: %ld allocations, %ld getpids\n", name, allocations - allocated, getpids - asked);
+  long least_allocated = std::numeric_limits<long>::max(), least_asked = least_allocated;
+  for (int round = 0; round < counted_rounds; ++round) {
+    const long allocated = allocations, asked = getpids;
+    for (int i = 0; i < counted_calls; ++i) call();
+    least_allocated = std::min(least_allocated, allocations - allocated);
+    least_asked = std::min(least_asked, getpids - asked);
+  }
+  std::printf("%s: %ld allocations, %ld getpids\n", name, least_allocated, least_asked);
 }
 
 /// Parks as many messages as may come before they are received later: the first ones take memory.
