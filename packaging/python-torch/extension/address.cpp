@@ -4,7 +4,10 @@
 #include <dlaunch/port.hpp>
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <memory>
+#include <system_error>
 
 #include <netdb.h>
 #include <sys/socket.h>
@@ -77,6 +80,14 @@ std::string own_name() {
   char name[256] = "";
   ::gethostname(name, sizeof name - 1);
   return name;
+}
+
+std::string own_identity() {
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  std::error_code none;
+  const auto network = std::filesystem::read_symlink("/proc/self/ns/net", none);
+  return boot.empty() || network.empty() ? own_name() : boot + " " + network.string();
 }
 
 }  // namespace dlaunch::torch_backend

@@ -16,5 +16,8 @@ bool is_own(const std::string& address);
 std::string own_address_toward(const std::string& host);
 /// This host's name.
 std::string own_name();
+/// The same for all processes that reach each other by their loopback addresses: this boot of the
+/// host, and the network namespace. Two hosts may have one name.
+std::string own_identity();
 
 }  // namespace dlaunch::torch_backend

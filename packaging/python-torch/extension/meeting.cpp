@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <iterator>
@@ -76,6 +77,8 @@ struct Talk {
 
   static constexpr const char* question = "from where?";
   static constexpr const char* refusal = "none: ";
+  /// A rank that has asked hears the answer at once, if it lives.
+  static constexpr std::chrono::milliseconds patience{10'000};
 
   void say(const std::string& what, const std::string& text) {
     store.set(what, std::vector<std::uint8_t>(text.begin(), text.end()));
@@ -87,11 +90,26 @@ struct Talk {
   std::string from(int rank) const { return key + "/from/" + std::to_string(rank); }
   std::string verdict() const { return key + "/verdict"; }
 
+  std::string heard_by(int rank) const { return key + "/heard/" + std::to_string(rank); }
+
   void forget() {
     store.deleteKey(key);
     if (!has_asked) return;
     store.deleteKey(verdict());
     for (int rank = 1; rank < place.size; ++rank) store.deleteKey(from(rank));
+  }
+
+  /// A store that outlives the ranks, as a file does, would refuse the next ones as well. If a rank
+  /// dies meanwhile, or the store, the refusal stays: it tells more than an error of this.
+  void forget_refusal() {
+    try {
+      for (int rank = 1; rank < place.size; ++rank) {
+        store.wait({heard_by(rank)}, std::min(place.timeout, patience));
+      }
+      forget();
+      for (int rank = 1; rank < place.size; ++rank) store.deleteKey(heard_by(rank));
+    } catch (const c10::Error&) {
+    }
   }
 
   bool has_asked = false;
@@ -105,20 +123,22 @@ std::string url_as_others_see_it(Talk& talk, const std::string& doubt) {
   std::string seen, stranger;
   for (int rank = 1; rank < talk.place.size; ++rank) {
     std::istringstream answer(talk.hear(talk.from(rank)));
-    std::string host, address;
+    std::string host, identity, address;
     std::getline(answer, host);
-    bool is_here = host == own_name();
+    std::getline(answer, identity);
     while (std::getline(answer, address)) {
-      is_here = is_here || is_loopback(address);
       if (seen.empty() && !is_loopback(address) && is_own(address)) seen = address;
     }
-    if (!is_here && stranger.empty()) stranger = "rank " + std::to_string(rank) + " on " + host;
+    if (identity == own_identity() || !stranger.empty()) continue;
+    stranger = "rank " + std::to_string(rank) + " on " +
+               (host == own_name() ? "another host of the name " : "") + host;
   }
   if (seen.empty() && !stranger.empty()) {
     const std::string why = stranger + " cannot reach rank 0 on " + own_name() + ", where " +
                             doubt + "; set MASTER_ADDR to an address of that host, or let its " +
                             "/etc/hosts have the address that leads there";
     talk.say(talk.verdict(), Talk::refusal + why);
+    talk.forget_refusal();
     fail(why);
   }
   const std::string url = url_at(seen.empty() ? loopback : seen);
@@ -156,12 +176,13 @@ std::string address_for_others(Talk& talk) {
 std::string told_by_rank_zero(Talk& talk) {
   const std::string told = talk.hear(talk.key);
   if (told != Talk::question) return told;
-  std::string answer = own_name() + "\n";
+  std::string answer = own_name() + "\n" + own_identity() + "\n";
   for (const std::string& address : addresses_of(common_name(talk.store))) answer += address + "\n";
   talk.say(talk.from(talk.place.rank), answer);
   std::string verdict = talk.hear(talk.verdict());
-  if (verdict.starts_with(Talk::refusal)) fail(verdict.substr(std::strlen(Talk::refusal)));
-  return verdict;
+  if (!verdict.starts_with(Talk::refusal)) return verdict;
+  talk.say(talk.heard_by(talk.place.rank), "");
+  fail(verdict.substr(std::strlen(Talk::refusal)));
 }
 
 /// The job's world, and its run; not destroyed behind main, where threads may still be in it.

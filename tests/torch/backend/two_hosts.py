@@ -15,12 +15,14 @@ def unavailable():
 
 
 class TwoHosts:
-    NAMES = ("head", "other")
     ADDRESSES = ("10.77.0.1", "10.77.0.2")
+
+    def __init__(self, *names):
+        self.names = names
 
     def __enter__(self):
         self.holders = [subprocess.Popen(["unshare", "--net", "--uts", "sh", "-c", f"hostname {name}; echo; exec cat"],
-                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE) for name in self.NAMES]
+                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE) for name in self.names]
         try:
             for holder in self.holders:
                 holder.stdout.readline()
