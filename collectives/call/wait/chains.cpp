@@ -11,6 +11,7 @@ namespace {
 
 using namespace std::chrono_literals;
 using transport::Kind;
+using transport::Outgoing;
 using transport::Receive;
 using transport::WaitChain;
 using Stage = WaitChain::Stage;
@@ -35,19 +36,33 @@ ChainWatch::ChainWatch(const CallFrame& frame, const Waiting& waiting, Clock::ti
       turn_(frame.setting.mesh.control().next_wait()),
       is_probe_(frame.fingerprint.op == transport::Op::probe),
       may_be_blocked_(waiting.in_shm_group || waiting.in_memory || waiting.receive != nullptr ||
-                      is_probe_),
+                      is_probe_ || waits_to_be_taken()),
       from_(from),
       next_own_(from),
       pause_(pause) {}
 
-/// Whether this rank waits for one rank's data of which nothing has come, while no other thread
-/// makes progress.
+/// Whether a synchronous message is all that this wait is for.
+bool ChainWatch::waits_to_be_taken() const {
+  return waiting_.outgoing != nullptr && waiting_.outgoing->is_synchronous &&
+         waiting_.receive == nullptr;
+}
+
+/// The one rank that this one waits for; -1: several, or none.
+int ChainWatch::whom() const {
+  return waits_to_be_taken() ? waiting_.outgoing->to : waiting_.whom();
+}
+
+/// Whether this rank waits for one rank's data of which nothing has come, or for its word that it
+/// has taken a message that has left, while no other thread makes progress.
 bool ChainWatch::is_blocked() const {
   auto& mesh = frame_.setting.mesh;
-  if (waiting_.any() || waiting_.all || waiting_.to_receive().size() != 1) return false;
-  const int from = waiting_.to_receive().front();
+  const bool is_sent = waits_to_be_taken();
+  if (waiting_.any() || waiting_.all) return false;
+  if (!is_sent && waiting_.to_receive().size() != 1) return false;
+  const int from = whom();
   if (from == mesh.rank() || mesh.control().has_started() || !mesh.control().is_alone())
     return false;
+  if (is_sent) return waiting_.outgoing->state == Outgoing::State::sent;
   if (waiting_.in_shm_group || waiting_.in_memory) return true;
   const bool nothing_has_come = is_probe_ || (waiting_.receive != nullptr &&
                                               waiting_.receive->state == Receive::State::waiting);
@@ -71,12 +86,12 @@ std::optional<Ending> ChainWatch::look(TimePoint now, NextLook& next) {
   const bool blocked = is_blocked();
   while (const auto chain = frame_.setting.mesh.control().next_chain()) {
     if (!blocked) continue;
-    if (auto deadlock = take(*chain, waiting_.whom(), now)) return deadlock;
+    if (auto deadlock = take(*chain, whom(), now)) return deadlock;
   }
   if (blocked && now >= next_own_) {
     pause_ *= 2;
     next_own_ = now + pause_;
-    post(waiting_.whom(), {Stage::found, {own_link()}});
+    post(whom(), {Stage::found, {own_link()}});
   }
   next.at_latest(blocked ? next_own_ : now + look_pause);
   return std::nullopt;

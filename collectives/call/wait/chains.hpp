@@ -23,6 +23,8 @@ class ChainWatch {
  private:
   using TimePoint = Clock::time_point;
 
+  bool waits_to_be_taken() const;
+  int whom() const;
   bool is_blocked() const;
   transport::WaitLink own_link() const;
   void post(int to, const transport::WaitChain& chain) const;

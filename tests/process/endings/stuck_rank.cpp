@@ -3,6 +3,7 @@
 // of so many seconds.
 #include <dlaunch/dlaunch.hpp>
 
+#include <algorithm>
 #include <array>
 #include <csignal>
 #include <cstdio>
@@ -59,7 +60,10 @@ void misbehave(const std::string& mode, dlaunch::Communicator& comm, float* data
   }
   if (mode == "crossed" && comm.rank() == last) comm.recv(one, 0);
   if (mode == "probed" && comm.rank() == last) static_cast<void>(comm.probe(0));
-  if ((mode == "crossed" || mode == "probed") && comm.rank() != last) comm.barrier();
+  if (mode == "ssent" && comm.rank() == last) comm.ssend(one, 0);
+  const bool meets = mode == "crossed" || mode == "probed" || mode == "ssent";
+  if (meets && comm.rank() != last) comm.barrier();
+  if (mode == "ssends") comm.ssend(one, last - comm.rank());
   if (mode == "sends") {
     // More than is taken in before it is asked for.
     const std::vector<float> large(std::size_t{8} << 20);
@@ -85,9 +89,8 @@ int run(const std::string& mode, int seconds) {
                    comm.rank() < last ? 0 : last);
     if (mode == "roots") wait_for_death();
   }
-  if (mode == "group" || mode == "swapped" || mode == "crossed" || mode == "probed" ||
-      mode == "sends")
-    cross(mode, comm, data);
+  const std::array crossing{"group", "swapped", "crossed", "probed", "ssent", "ssends", "sends"};
+  if (std::find(crossing.begin(), crossing.end(), mode) != crossing.end()) cross(mode, comm, data);
   if (comm.rank() == comm.size() - 1) misbehave(mode, comm, data);
   if (mode == "first node" && world.info().node_rank == 0) wait_for_death();
   comm.all_reduce(data);

@@ -132,7 +132,7 @@ TEST_CASE("ranks that have returned from a call with different roots are told by
 }
 
 TEST_CASE("ranks that wait for each other in different calls are all told so, with both") {
-  for (const std::string mode : {"group", "swapped", "crossed", "probed"}) {
+  for (const std::string mode : {"group", "swapped", "crossed", "probed", "ssent"}) {
     CAPTURE(mode);
     const Folder folder;
     Job job(command(mode, {"--stuck-after", "20s"}), folder.environment());
@@ -148,6 +148,17 @@ TEST_CASE("ranks that wait for each other in different calls are all told so, wi
              said.find("ranks 3, ") != std::string::npos));
       CHECK(count(said, " [stuck_rank.cpp:") == 2);
     }
+  }
+}
+
+TEST_CASE("ranks that ssend to each other, of which none receives, are told so") {
+  const Folder folder;
+  Job job(command("ssends", {"--stuck-after", "20s"}, "60", 2), folder.environment());
+  CHECK(job.wait().code == 1);
+  INFO(job.err());
+  CHECK(count(job.err(), "] stuck_rank: ") == 2);
+  for (const std::string peer : {"0", "1"}) {
+    CHECK(count(job.err(), "is in ssend to rank " + peer + " ") >= 2);
   }
 }
 
