@@ -41,8 +41,9 @@ class DLAUNCH_API Reduction {
  public:
   /// accumulated[i] = accumulated[i] op next[i] for `count` elements of `dtype`, or of the
   /// reduction's own size. Called on a thread of the library's choice while a call is under way,
-  /// one call at a time; must be the same function on all ranks, must not throw, and makes no call
-  /// of this library. Neither buffer need be aligned for more than its element type.
+  /// one call at a time; must be the same function on all ranks, and makes no call of this library.
+  /// What it throws the call throws; the other ranks get Error{internal} that says it, and the
+  /// communicator is broken. Neither buffer need be aligned for more than its element type.
   using Fold = std::function<void(void* accumulated, const void* next, std::size_t count, DType)>;
 
   /// Error{misuse} for premul_sum and custom, which need more than their name.
