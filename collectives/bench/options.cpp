@@ -20,8 +20,9 @@ constexpr std::chrono::minutes repetition_time_max{10};
 
 /// The value of the row of that name, if the row is offered.
 template <class Rows, class Value, class Offered>
-Taken store_named(std::string_view text, const Rows& rows, Value std::ranges::range_value_t<Rows>::*value,
-                  const Offered& is_offered, Value& target) {
+Taken store_named(std::string_view text, const Rows& rows,
+                  Value std::ranges::range_value_t<Rows>::*value, const Offered& is_offered,
+                  Value& target) {
   std::string all;
   for (const auto& row : rows) {
     if (!is_offered(row)) continue;

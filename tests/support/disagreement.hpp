@@ -122,7 +122,8 @@ inline void check_outcomes(const DifferingCalls& calls,
   };
   if (is_right(disagree(calls))) return;
   ++repeats().repeats;
-  CHECK_MESSAGE(repeats().is_seldom(), repeats().repeats.load() << " repeats in " << repeats().checks.load());
+  CHECK_MESSAGE(repeats().is_seldom(), repeats().repeats.load()
+                                           << " repeats in " << repeats().checks.load());
   const Disagreement last = disagree(calls);
   if (is_right(last)) return;
   CHECK(last.took < std::chrono::seconds(1));
