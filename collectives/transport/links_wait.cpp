@@ -277,8 +277,8 @@ bool Links::receive_at_once(Receive& receive) {
 }
 
 /// Whether no receive was posted earlier, so that the next message may be for another one. Where
-/// many were, those take first what has come for them: a receive that need not be posted costs half
-/// of one that must. It looks once for several, since a look may take as long as they do.
+/// many were, those take first what has come for them: a receive that need not be posted costs less
+/// than one that must. It looks once for several, since a look may take as long as they do.
 bool Links::serve_earlier(int from, ReceivingEnd& end) {
   bool is_clear = inbox_.is_clear(from);
   if (is_clear) return true;
