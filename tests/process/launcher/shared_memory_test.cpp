@@ -74,6 +74,16 @@ bool anybody_has(ino_t segment) {
   return found;
 }
 
+/// The two ranks of each of these agents share memory that the other agent's have not.
+void check_own_memory(Job& one, Job& two) {
+  const auto first = segments_in(one.out()), second = segments_in(two.out());
+  REQUIRE(first.size() == 1);
+  REQUIRE(second.size() == 1);
+  CHECK(first != second);
+  CHECK(count(one.out() + two.out(), "and reads 1000 1001") == 2);
+  CHECK(count(one.out() + two.out(), "and reads 1002 1003") == 2);
+}
+
 }  // namespace
 
 TEST_CASE("the ranks of a node read what the others write") {
@@ -142,12 +152,7 @@ TEST_CASE("an agent that may share nothing has its own, and so have the others")
   Job &one = nodes.add(), &two = nodes.add({"--shared-memory", "node"});
   CHECK(one.wait().code == 0);
   CHECK(two.wait().code == 0);
-  const auto first = segments_in(one.out()), second = segments_in(two.out());
-  REQUIRE(first.size() == 1);
-  REQUIRE(second.size() == 1);
-  CHECK(first != second);
-  CHECK(count(one.out() + two.out(), "and reads 1000 1001") == 2);
-  CHECK(count(one.out() + two.out(), "and reads 1002 1003") == 2);
+  check_own_memory(one, two);
 }
 
 TEST_CASE(
@@ -173,12 +178,7 @@ TEST_CASE(
     CHECK(one.wait().code == 0);
     CHECK(two.wait().code == 0);
     INFO(one.err() << two.err());
-    const auto first = segments_in(one.out()), second = segments_in(two.out());
-    REQUIRE(first.size() == 1);
-    REQUIRE(second.size() == 1);
-    CHECK(first != second);
-    CHECK(count(one.out() + two.out(), "and reads 1000 1001") == 2);
-    CHECK(count(one.out() + two.out(), "and reads 1002 1003") == 2);
+    check_own_memory(one, two);
     // It is not offered to them: nobody has tried in vain.
     CHECK(count(one.err() + two.err(), "the memory of this host's nodes") == 0);
   }
