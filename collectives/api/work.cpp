@@ -275,7 +275,7 @@ bool MessageWork::test() {
 /// may the word that a synchronous message was taken.
 void MessageWork::look_past() {
   const Outgoing* const outgoing = sending();
-  const bool is_answered = outgoing != nullptr && outgoing->is_synchronous;
+  const bool is_answered = outgoing != nullptr && outgoing->awaits_word();
   owner_->mesh->inbox().look_past(is_answered ? std::span(&outgoing->to, 1)
                                               : std::span<const int>());
 }

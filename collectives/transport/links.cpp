@@ -321,7 +321,7 @@ void Links::on_taken(int from, std::uint64_t ticket) {
   if (found == untaken_.end() || found->second->to != from) return;
   Outgoing& message = *found->second;
   untaken_.erase(found);
-  message.is_synchronous = false;
+  message.is_taken = true;
   if (message.state == Outgoing::State::sent) message.state = Outgoing::State::done;
 }
 

@@ -43,7 +43,7 @@ ChainWatch::ChainWatch(const CallFrame& frame, const Waiting& waiting, Clock::ti
 
 /// Whether a synchronous message is all that this wait is for.
 bool ChainWatch::waits_to_be_taken() const {
-  return waiting_.outgoing != nullptr && waiting_.outgoing->is_synchronous &&
+  return waiting_.outgoing != nullptr && waiting_.outgoing->awaits_word() &&
          waiting_.receive == nullptr;
 }
 

@@ -67,7 +67,7 @@ void Waiter::look_past(const Waiting& waiting) const {
   transport::Inbox& inbox = frame_.setting.mesh.inbox();
   const bool in_memory = waiting.in_shm_group || waiting.in_memory;
   inbox.look_past(in_memory ? std::span<const int>() : waiting.to_receive());
-  if (waiting.outgoing != nullptr && waiting.outgoing->is_synchronous) {
+  if (waiting.outgoing != nullptr && waiting.outgoing->awaits_word()) {
     inbox.look_past(waiting.to_send());
   }
 }

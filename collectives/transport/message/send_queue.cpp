@@ -58,7 +58,7 @@ void SendQueue::pop_front() {
   Outgoing* message = messages_.front();
   messages_.pop_front();
   const bool is_control = !controls_.empty() && message == &controls_.front()->message;
-  message->state = message->is_synchronous ? Outgoing::State::sent : Outgoing::State::done;
+  message->state = message->awaits_word() ? Outgoing::State::sent : Outgoing::State::done;
   // Controls are sent in the order in which they were queued.
   if (is_control) controls_.pop_front();
 }

@@ -19,8 +19,8 @@ struct Outgoing {
   int to = -1;  ///< World rank.
   Header header;
   BytesView payload;
-  /// Whether it is done only once its receiver has confirmed it; false from then on.
-  bool is_synchronous = false;
+  bool is_synchronous = false;  ///< It is done only once its receiver has confirmed it.
+  bool is_taken = false;        ///< The receiver has; it may before all of it counts as sent.
 
   std::size_t sent = 0;  ///< Bytes of header and payload together.
   ObservedState<State> state = State::waiting;
@@ -29,6 +29,8 @@ struct Outgoing {
     const State now = state;
     return now == State::waiting || now == State::sent;
   }
+  /// Whether a word from its receiver is still to come.
+  bool awaits_word() const { return is_synchronous && !is_taken; }
 };
 
 /// The messages to one rank, sent in order by the end that was chosen at the first message; never
