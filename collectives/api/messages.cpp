@@ -248,7 +248,8 @@ static Received exchange(Communicator& communicator, const Transfer& out, const 
   each.tag = out.tag;
   Work sending = communicator.isend(out.out, out.peer, each);
   each.tag = in.tag;
-  const Received what = communicator.recv(in.in, in.peer, each);
+  const Received what = in.up_to ? communicator.recv_up_to(in.in, in.peer, each)
+                                 : communicator.recv(in.in, in.peer, each);
   sending.wait();
   return what;
 }
@@ -261,6 +262,14 @@ Received Communicator::sendrecv(const ConstTensorView& out, int to, const Tensor
     batch(both, options);
     return {from, 0, in.dtype, in.count};
   }
+  state_->check_transfers(both, options);
+  return exchange(*this, both[0], both[1], options);
+}
+
+Received Communicator::sendrecv_up_to(const ConstTensorView& out, int to, const TensorView& in,
+                                      int from, const MessageOptions& options) {
+  const std::array both{Transfer::send(out, to, options.tag),
+                        Transfer::recv_up_to(in, from, options.tag)};
   state_->check_transfers(both, options);
   return exchange(*this, both[0], both[1], options);
 }
@@ -292,10 +301,8 @@ std::vector<Work> Communicator::start_batch(std::span<const Transfer> transfers,
                                             const Options& options) {
   if (device::any_on_device(transfers)) {
     // The whole batch is one call on the device, which every Work stands for.
-    const auto work = state_->start_batch_on_device(transfers, options);
-    std::vector<Work> all;
-    for (std::size_t i = 0; i < transfers.size(); ++i) all.emplace_back(work);
-    return all;
+    const std::vector all(transfers.size(), state_->start_batch_on_device(transfers, options));
+    return {all.begin(), all.end()};
   }
   state_->check_transfers(transfers, options);
   std::vector<Work> works;
@@ -304,6 +311,7 @@ std::vector<Work> Communicator::start_batch(std::span<const Transfer> transfers,
   for (const Transfer& transfer : transfers) {
     each.tag = transfer.tag;
     works.push_back(transfer.is_send ? isend(transfer.out, transfer.peer, each)
+                    : transfer.up_to ? irecv_up_to(transfer.in, transfer.peer, each)
                                      : irecv(transfer.in, transfer.peer, each));
   }
   return works;

@@ -16,10 +16,12 @@ dl_received received_of(const dlaunch::Received& what) {
 using Transfers = ShortList<Transfer, 8>;
 
 Transfer transfer_of(const dl_transfer& given) {
-  require(given.reserved == 0,
-          "a dl_transfer's 'reserved' is 0; make it with dl_make_send or dl_make_recv");
-  return given.is_send != 0 ? Transfer::send(view_of(given.out), given.peer, given.tag)
-                            : Transfer::recv(view_of(given.in), given.peer, given.tag);
+  require(given.up_to == 0 || (given.up_to == 1 && given.is_send == 0),
+          "a dl_transfer's 'up_to' is 0, or 1 for one that receives; make it with dl_make_send, "
+          "dl_make_recv or dl_make_recv_up_to");
+  if (given.is_send != 0) return Transfer::send(view_of(given.out), given.peer, given.tag);
+  return given.up_to != 0 ? Transfer::recv_up_to(view_of(given.in), given.peer, given.tag)
+                          : Transfer::recv(view_of(given.in), given.peer, given.tag);
 }
 
 Transfers transfers_of(const dl_transfer* transfers, std::size_t count) {
@@ -59,6 +61,15 @@ dl_status dl_sendrecv(dl_comm* comm, dl_const_view out, int to, dl_view in, int 
                       dl_received* received, const dl_options* options) {
   return guarded_on(comm, [&] {
     const auto what = comm->comm.sendrecv(view_of(out), to, view_of(in), from, options_of(options));
+    if (received != nullptr) *received = received_of(what);
+  });
+}
+
+dl_status dl_sendrecv_up_to(dl_comm* comm, dl_const_view out, int to, dl_view in, int from,
+                            dl_received* received, const dl_options* options) {
+  return guarded_on(comm, [&] {
+    const auto what =
+        comm->comm.sendrecv_up_to(view_of(out), to, view_of(in), from, options_of(options));
     if (received != nullptr) *received = received_of(what);
   });
 }

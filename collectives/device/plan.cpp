@@ -228,6 +228,7 @@ void check_message(const Call& call, const Transfer& transfer) {
     return "there is no rank " + std::to_string(transfer.peer) + ", ranks are 0 to " +
            std::to_string(call.size() - 1);
   });
+  if (transfer.up_to) lacks(call, "NCCL receives a buffer whole, not up to its length");
   if (transfer.tag != 0) lacks(call, "NCCL's messages have no tags; leave the tag at 0");
 }
 

@@ -132,6 +132,17 @@ static void receives_what_is_shorter(void) {
   EXPECT(what.source == before && what.dtype == DL_I32 && what.count == 3);
   EXPECT(in[0] == before && in[2] == before + 2 && in[3] == 0);
 
+  EXPECT_OK(dl_sendrecv_up_to(comm, DL_CONST_VIEW(out, 2), next, DL_VIEW(in + 4, 4), before, &what,
+                              DL_HERE));
+  EXPECT(what.source == before && what.count == 2 && in[5] == before + 1 && in[6] == 0);
+  dl_transfer both[2] = {dl_make_recv_up_to(DL_VIEW(in + 3, 5), before, 4),
+                         dl_make_send(DL_CONST_VIEW(out, 3), next, 4)};
+  EXPECT_OK(dl_batch(comm, both, 2, DL_HERE));
+  EXPECT(in[3] == before && in[5] == before + 2 && in[6] == 0);
+  both[1].up_to = 1;
+  EXPECT_FAILS(DL_MISUSE, "a dl_transfer's 'up_to' is 0, or 1 for one that receives",
+               dl_batch(comm, both, 2, NULL));
+
   dl_work* work = NULL;
   int found = 1;
   EXPECT_OK(dl_irecv_up_to(comm, DL_VIEW(in, 8), DL_ANY_SOURCE, &work, &DL_OPTIONS(.tag = 5)));
@@ -319,8 +330,8 @@ static void refuses_nonsense(void) {
                dl_batch(comm, NULL, 2, NULL));
   dl_transfer wrong = dl_make_send(DL_CONST_VIEW(&x, 1), rank, 0);
   EXPECT_FAILS(DL_MISUSE, "'works' is a null pointer", dl_start_batch(comm, &wrong, 1, NULL, NULL));
-  wrong.reserved = 1;
-  EXPECT_FAILS(DL_MISUSE, "'reserved' is 0", dl_batch(comm, &wrong, 1, NULL));
+  wrong.up_to = 2;
+  EXPECT_FAILS(DL_MISUSE, "'up_to' is 0, or 1", dl_batch(comm, &wrong, 1, NULL));
   EXPECT_FAILS(
       DL_TIMEOUT, "messages_test.c:",
       dl_recv(comm, DL_VIEW(&x, 1), before, NULL, &DL_OPTIONS(.tag = 12345, .timeout_ms = 20)));

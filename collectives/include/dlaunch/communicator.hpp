@@ -22,21 +22,6 @@
 
 namespace dlaunch {
 
-/// One message of a batch.
-struct Transfer {
-  static Transfer send(const ConstTensorView& data, int to, int tag = 0) {
-    return {data, {}, to, tag, true};
-  }
-  static Transfer recv(const TensorView& data, int from, int tag = 0) {
-    return {{}, data, from, tag, false};
-  }
-  ConstTensorView out;
-  TensorView in;
-  int peer = 0;
-  int tag = 0;
-  bool is_send = true;
-};
-
 class JoinGroup;
 class Tree;
 
@@ -326,6 +311,9 @@ class DLAUNCH_API Communicator {
   /// round a ring, do not wait for each other's receives. Errors as those of send() and recv().
   Received sendrecv(const ConstTensorView& out, int to, const TensorView& in, int from,
                     const MessageOptions& options = {});
+  /// The same with the errors of recv_up_to(): `in` is the most it receives.
+  Received sendrecv_up_to(const ConstTensorView& out, int to, const TensorView& in, int from,
+                          const MessageOptions& options = {});
   /// The same, without waiting. A message that can leave at once has left when isend returns, and
   /// one that has come is there when irecv does.
   Work isend(const ConstTensorView& data, int to, const MessageOptions& options = {});

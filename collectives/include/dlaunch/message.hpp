@@ -42,4 +42,23 @@ class [[nodiscard, gnu::visibility("default")]] Message {
   std::shared_ptr<MatchedMessage> matched_;
 };
 
+/// One message of a batch.
+struct Transfer {
+  static Transfer send(const ConstTensorView& data, int to, int tag = 0) {
+    return {data, {}, to, tag, true};
+  }
+  static Transfer recv(const TensorView& data, int from, int tag = 0) {
+    return {{}, data, from, tag, false};
+  }
+  static Transfer recv_up_to(const TensorView& data, int from, int tag = 0) {
+    return {{}, data, from, tag, false, true};
+  }
+  ConstTensorView out;
+  TensorView in;
+  int peer = 0;
+  int tag = 0;
+  bool is_send = true;
+  bool up_to = false;  ///< Receives fewer elements, too.
+};
+
 }  // namespace dlaunch

@@ -61,7 +61,7 @@ class Received(ctypes.Structure):
 
 class Transfer(ctypes.Structure):
     _fields_ = [("out", View), ("in", View), ("peer", c_int32), ("tag", c_int32), ("is_send", c_int32),
-                ("reserved", c_int32)]
+                ("up_to", c_int32)]
 
 
 class Bytes(ctypes.Structure):
@@ -191,6 +191,7 @@ ssend = _function("dl_ssend", _handle, View, c_int, _options)
 recv = _function("dl_recv", _handle, View, c_int, _out, _options)
 recv_up_to = _function("dl_recv_up_to", _handle, View, c_int, _out, _options)
 sendrecv = _function("dl_sendrecv", _handle, View, c_int, View, c_int, _out, _options)
+sendrecv_up_to = _function("dl_sendrecv_up_to", _handle, View, c_int, View, c_int, _out, _options)
 isend = _function("dl_isend", _handle, View, c_int, _out, _options)
 issend = _function("dl_issend", _handle, View, c_int, _out, _options)
 irecv = _function("dl_irecv", _handle, View, c_int, _out, _options)

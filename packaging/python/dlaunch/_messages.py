@@ -65,21 +65,23 @@ class Messages(Calls):
             return received_from(struct)
 
     def sendrecv(self, out: Any, to: Integer, into: Any, source: Integer, tag: Integer = 0, *,
-                 timeout: Optional[Seconds] = None) -> Received:
-        """Sends `out` and receives `into`, both at once and by one tag."""
+                 up_to: bool = False, timeout: Optional[Seconds] = None) -> Received:
+        """Sends `out` and receives `into`, both at once and by one tag; with `up_to` as many elements as `into` has at
+        most."""
         frame = _frame(1)
+        call, function = ("sendrecv_up_to", c.sendrecv_up_to) if up_to else ("sendrecv", c.sendrecv)
         struct = c.Received()
-        receiver, sender = self._peer(to, "sendrecv", frame), self._peer(source, "sendrecv", frame)
-        with Within(self, "sendrecv", frame):
-            held, (from_view, to_view) = self._show("sendrecv", ((out, False), (into, True)), frame)
+        receiver, sender = self._peer(to, call, frame), self._peer(source, call, frame)
+        with Within(self, call, frame):
+            held, (from_view, to_view) = self._show(call, ((out, False), (into, True)), frame)
             try:
-                options = self._options((from_view, to_view), "sendrecv", timeout, frame, tag)
-                status = c.sendrecv(self._handle, from_view, receiver, to_view, sender, _addressof(struct),
-                                    _addressof(options))
+                options = self._options((from_view, to_view), call, timeout, frame, tag)
+                status = function(self._handle, from_view, receiver, to_view, sender, _addressof(struct),
+                                  _addressof(options))
             finally:
                 release(held)
             if status:
-                raise self._failed(status, "sendrecv", frame)
+                raise self._failed(status, call, frame)
             return received_from(struct)
 
     def isend(self, buffer: Any, to: Integer, tag: Integer = 0, *, synchronous: bool = False,
@@ -224,7 +226,8 @@ class Messages(Calls):
             numbers.append((self._peer(each.peer, call, frame),
                             integer(each.tag, -1, INT_MAX, TAG_RULE, call, frame, self.rank)))
         held, views = self._show(call, [(each.buffer, not each.is_send) for each in transfers], frame)
-        structs = [c.Transfer(*((view, _EMPTY) if each.is_send else (_EMPTY, view)), *peer_and_tag, each.is_send)
+        structs = [c.Transfer(*((view, _EMPTY) if each.is_send else (_EMPTY, view)), *peer_and_tag, each.is_send,
+                              each.up_to)
                    for each, view, peer_and_tag in zip(transfers, views, numbers)]
         return held, views, (c.Transfer * len(structs))(*structs)
 

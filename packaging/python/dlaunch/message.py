@@ -17,6 +17,7 @@ class Transfer(NamedTuple):
     peer: Integer
     tag: Integer
     is_send: bool
+    up_to: bool = False
 
     @staticmethod
     def send(buffer: Any, to: Integer, tag: Integer = 0) -> Transfer:
@@ -24,9 +25,9 @@ class Transfer(NamedTuple):
         return Transfer(buffer, to, tag, True)
 
     @staticmethod
-    def recv(buffer: Any, source: Integer, tag: Integer = 0) -> Transfer:
-        """One that batch() receives."""
-        return Transfer(buffer, source, tag, False)
+    def recv(buffer: Any, source: Integer, tag: Integer = 0, *, up_to: bool = False) -> Transfer:
+        """One that batch() receives: exactly as many elements as `buffer` has; with `up_to` that many at most."""
+        return Transfer(buffer, source, tag, False, up_to)
 
 
 class Message(Handle):

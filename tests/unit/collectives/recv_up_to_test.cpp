@@ -176,6 +176,54 @@ TEST_CASE("a message that is too long fails its receive alone, and is there for 
   }
 }
 
+TEST_CASE("an exchange and a batch receive what is shorter than their buffers") {
+  for (const std::size_t count : {0u, 1u, 3000u, 300000u}) {
+    check_all(run_ranks(3, [&](const World& world) {
+      Communicator comm(world);
+      comm.set_timeout(60s);
+      const int next = (comm.rank() + 1) % 3, before = (comm.rank() + 2) % 3;
+      const auto out = content<int>(count, comm.rank()), expected = content<int>(count, before);
+      std::vector<int> in(count + 5, -1), also(count + 7, -1);
+      const auto is_right = [&](const std::vector<int>& got) {
+        return std::equal(expected.begin(), expected.end(), got.begin()) &&
+               std::count(got.begin() + static_cast<std::ptrdiff_t>(count), got.end(), -1) ==
+                   static_cast<std::ptrdiff_t>(got.size() - count);
+      };
+      CHECK(comm.sendrecv_up_to(out, next, in, before, {.tag = 2}) ==
+            Received{before, 2, DType::i32, count});
+      CHECK(is_right(in));
+      std::fill(in.begin(), in.end(), -1);
+      comm.batch({Transfer::recv_up_to(in, before), Transfer::send(out, next)});
+      CHECK(is_right(in));
+      std::fill(in.begin(), in.end(), -1);
+      auto works = comm.start_batch(
+          {Transfer::send(out, next, 1), Transfer::recv_up_to(in, any_source, 3),
+           Transfer::send(out, next, 3), Transfer::recv_up_to(also, before, any_tag)});
+      wait_all(works);
+      CHECK(works[1].received() == Received{before, 3, DType::i32, count});
+      CHECK(works[3].received() == Received{before, 1, DType::i32, count});
+      CHECK(is_right(in));
+      CHECK(is_right(also));
+    }));
+  }
+}
+
+TEST_CASE("an exchange that has no room for the message has sent its own, and may be made again") {
+  check_all(run_ranks(2, [](const World& world) {
+    Communicator comm(world);
+    comm.set_timeout(60s);
+    const int other = 1 - comm.rank();
+    const std::vector<int> out{1, 2, 3};
+    std::vector<int> in(3), little(2);
+    const auto error = error_of([&] { comm.sendrecv_up_to(out, other, little, other); });
+    CHECK(error->errc() == Errc::misuse);
+    CHECK(mentions(error, "and the buffer has room for 2"));
+    CHECK(comm.recv_up_to(in, other).count == 3);
+    CHECK(in == out);
+    CHECK(comm.sendrecv_up_to(out, other, in, other).count == 3);
+  }));
+}
+
 TEST_CASE("another type is a mismatch, however short the message is") {
   const auto outcomes = run_ranks(2, [](const World& world) {
     Communicator comm(world);

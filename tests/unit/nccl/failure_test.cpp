@@ -160,6 +160,8 @@ TEST_CASE("what cannot be is refused with its reason") {
     options.tag = 3;
     comm.send(here(x), 0, options);
   });
+  check_refused(Errc::unsupported, "a buffer whole",
+                [&](Communicator& comm) { comm.batch({Transfer::recv_up_to(here(x), 0)}); });
   check_refused(Errc::unsupported, "not from any",
                 [&](Communicator& comm) { comm.recv(here(x), any_source); });
   check_refused(Errc::misuse, "would drop the fraction",

@@ -44,6 +44,10 @@ DL_API dl_status dl_recv_up_to(dl_comm* comm, dl_view data, int from, dl_receive
  * In C: `received` may be null. */
 DL_API dl_status dl_sendrecv(dl_comm* comm, dl_const_view out, int to, dl_view in, int from,
                              dl_received* received, const dl_options* options);
+/* The same with the errors of dl_recv_up_to: `in` is the most it receives.
+ * In C: `received` may be null. */
+DL_API dl_status dl_sendrecv_up_to(dl_comm* comm, dl_const_view out, int to, dl_view in, int from,
+                                   dl_received* received, const dl_options* options);
 /* The same, without waiting. A message that can leave at once has left when dl_isend returns, and
  * one that has come is there when dl_irecv does. */
 DL_API dl_status dl_isend(dl_comm* comm, dl_const_view data, int to, dl_work** work,
@@ -68,7 +72,7 @@ typedef struct dl_transfer {
   int32_t peer;
   int32_t tag;
   int32_t is_send;
-  int32_t reserved; /* 0. */
+  int32_t up_to; /* Receives fewer elements, too. */
 } dl_transfer;
 
 static inline dl_transfer dl_make_send(dl_const_view data, int32_t to, int32_t tag) {
@@ -77,6 +81,10 @@ static inline dl_transfer dl_make_send(dl_const_view data, int32_t to, int32_t t
 }
 static inline dl_transfer dl_make_recv(dl_view data, int32_t from, int32_t tag) {
   dl_transfer transfer = {{NULL, 0, 1, DL_U8, DL_HOST}, data, from, tag, 0, 0};
+  return transfer;
+}
+static inline dl_transfer dl_make_recv_up_to(dl_view data, int32_t from, int32_t tag) {
+  dl_transfer transfer = {{NULL, 0, 1, DL_U8, DL_HOST}, data, from, tag, 0, 1};
   return transfer;
 }
 
