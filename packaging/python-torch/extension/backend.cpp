@@ -250,7 +250,8 @@ DlaunchBackend::WorkPointer DlaunchBackend::barrier(const c10d::BarrierOptions& 
 void DlaunchBackend::monitoredBarrier(const c10d::BarrierOptions& options,
                                       bool /*wait_all_ranks*/) {
   c10d::BarrierOptions asked;
-  asked.timeout = options.timeout;
+  // Zero is no time at all, not a time that was not set: all the others are there, or it fails.
+  asked.timeout = options.timeout == Milliseconds::zero() ? Milliseconds(1) : options.timeout;
   barrier(asked)->wait();
 }
 
