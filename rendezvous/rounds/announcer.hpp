@@ -2,6 +2,7 @@
 
 #include "rendezvous/rounds/rounds.hpp"
 
+#include <cstddef>
 #include <utility>
 
 namespace dlaunch::rendezvous {
@@ -13,6 +14,8 @@ class Announcer {
   void put(Effect effect) {
     effects_.emplace_back(std::in_place_type<Effect>, std::move(effect));
   }
+  /// So many more come: each effect is large, and moving them again and again costs much.
+  void expect(std::size_t count) { effects_.reserve(effects_.size() + count + few); }
   /// Tells all nodes how things stand, unless they have heard this very sentence.
   void stand(std::string sentence, Clock::time_point now) {
     if (standing_ == sentence) return;
@@ -31,6 +34,7 @@ class Announcer {
   std::optional<Clock::time_point> told() const { return told_; }
 
  private:
+  static constexpr std::size_t few = 4;  ///< What is said beside them.
   Effects effects_;
   std::string standing_;
   std::optional<Clock::time_point> told_;

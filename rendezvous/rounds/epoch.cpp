@@ -1,6 +1,5 @@
 #include "rendezvous/rounds/epoch.hpp"
 
-#include "rendezvous/rounds/housemates.hpp"
 #include "runtime/base/deadline.hpp"
 #include "runtime/base/exit_code.hpp"
 
@@ -15,22 +14,22 @@ Epoch::Epoch(const std::vector<const Node*>& nodes, Admission common)
   common.node_count = node_count_;
   common.world_size = world_size_;
   common.store_addresses = nodes.front()->offer.store_addresses;
-  std::vector<Admission::Entry> roster;
-  roster.reserve(nodes.size());
+  roster_.reserve(nodes.size());
+  legacy_.rank_of.reserve(nodes.size());
   auto housemates = find_housemates(nodes);
+  Place next{common};
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     const Node* node = nodes[i];
     const NodeOffer& offer = node->offer;
-    roster.push_back(
-        {offer.id, offer.host, common.first_rank, offer.workers, offer.store_addresses});
-    common.local_size = offer.workers;
-    common.crowded = housemates[i].crowded;
-    common.memory = std::move(housemates[i].memory);
-    seat(*node, common);
-    ++common.node_rank;
-    common.first_rank += offer.workers;
+    roster_.push_back(
+        {offer.id, offer.host, next.first_rank, offer.workers, offer.store_addresses});
+    next.local_size = offer.workers;
+    next.housemates = std::move(housemates[i]);
+    seat(*node, next);
+    ++next.node_rank;
+    next.first_rank += offer.workers;
   }
-  members_.at(nodes.front()->session).admission.roster = std::move(roster);
+  common_ = std::move(common);
 }
 
 Epoch::Epoch(const Holding& held, Clock::time_point back_by)
@@ -41,16 +40,16 @@ Epoch::Epoch(const Holding& held, Clock::time_point back_by)
 
 // ---- Its members ----
 
-Participant& Epoch::seat(const Node& node, Admission admission) {
+Participant& Epoch::seat(const Node& node, Place place) {
   ++running_;
-  legacy_.rank_of[node.offer.id] = admission.node_rank;
-  Participant member{node.offer.id, node.offer.host, node.session, std::move(admission)};
+  legacy_.rank_of[node.offer.id] = place.node_rank;
+  Participant member{node.offer.id, node.offer.host, node.session, std::move(place)};
   return members_.insert_or_assign(node.session, std::move(member)).first->second;
 }
 
 const Participant& Epoch::take_back(const Node& node, const Holding& held) {
   const int workers = node.offer.workers;
-  Participant& member = seat(node, {held, workers, {}, {}, {}});
+  Participant& member = seat(node, {held, workers});
   member.confirmed = true;
   back_.places[held.node_rank] = {node.session, held.first_rank, workers};
   back_.awaited.erase(held.node_rank);
@@ -69,6 +68,17 @@ const Participant* Epoch::confirm(Session session) {
 const Participant* Epoch::find(Session session) const {
   const auto found = members_.find(session);
   return found == members_.end() ? nullptr : &found->second;
+}
+
+Admission Epoch::admission_of(const Participant& member) const {
+  Admission admission = common_;
+  const Place& place = member.place;
+  static_cast<Holding&>(admission) = place;
+  admission.local_size = place.local_size;
+  admission.crowded = place.housemates.crowded;
+  admission.memory = place.housemates.memory;
+  if (place.node_rank == 0) admission.roster = roster_;
+  return admission;
 }
 
 const Participant* Epoch::with_rank(int rank) const {
@@ -146,7 +156,7 @@ void Epoch::take_facts(const Participant& member, const WorkersEnded& e) {
     }
   }
   if (e.outcome == WorkersEnded::Outcome::succeeded) {
-    facts_.add_left(member.admission.first_rank, member.admission.local_size);
+    facts_.add_left(member.place.first_rank, member.place.local_size);
   }
   constexpr std::size_t kept_max = 256;
   for (const auto& details : e.details) {
@@ -158,8 +168,8 @@ void Epoch::take_facts(const Participant& member, const WorkersEnded& e) {
 
 RanksLost Epoch::lose(const Participant& member, Clock::time_point last_heard,
                       const std::string& why) {
-  const int first = member.admission.first_rank;
-  const int count = member.admission.local_size;
+  const int first = member.place.first_rank;
+  const int count = member.place.local_size;
   facts_.lost[first] = count;
   // A failure on the lost node itself came before its loss.
   if (ending_ && last_heard <= ending_->at && member.session != ending_->told_by) {

@@ -1,24 +1,31 @@
 #pragma once
 
 #include "rendezvous/rounds/comeback.hpp"
+#include "rendezvous/rounds/housemates.hpp"
 #include "rendezvous/rounds/rank_order.hpp"
 
 #include <utility>
 
 namespace dlaunch::rendezvous {
 
+/// The part of a node's admission that is its own.
+struct Place : Holding {
+  int local_size = 1;
+  Housemates housemates = {};
+};
+
 /// A node's place in an epoch, and what it has done there.
 struct Participant {
   std::string id;
   std::string host;
   Session session = 0;
-  Admission admission;
+  Place place;
   std::optional<Stop> order = std::nullopt;  ///< The order to stop that it was given.
   bool confirmed = false;                    ///< It has said that it holds its place.
   bool ended = false;                        ///< None of its workers is left.
 
   bool has(int rank) const {
-    return rank >= admission.first_rank && rank < admission.first_rank + admission.local_size;
+    return rank >= place.first_rank && rank < place.first_rank + place.local_size;
   }
 };
 
@@ -73,7 +80,7 @@ class Epoch : public Phase {
     std::string reason;  ///< "node b left: stopped by SIGTERM".
   };
 
-  /// A closed round: the nodes by rank. `common` says what all their admissions have in common.
+  /// A closed round: the nodes by rank. `common` is what all their admissions have in common.
   Epoch(const std::vector<const Node*>& nodes, Admission common);
   /// An epoch that goes on, of which no node is back yet.
   Epoch(const Holding& held, Clock::time_point back_by);
@@ -93,6 +100,7 @@ class Epoch : public Phase {
   /// The node, where it is at work, has said that it holds its place; else null.
   const Participant* confirm(Session session);
   const Participant* find(Session session) const;
+  Admission admission_of(const Participant& member) const;
   const Participant* with_rank(int rank) const;
   /// Removes a node that is gone.
   std::optional<Participant> remove(Session session);
@@ -136,7 +144,7 @@ class Epoch : public Phase {
   std::optional<RankDetails> details_of(int rank) const;
 
  private:
-  Participant& seat(const Node& node, Admission admission);
+  Participant& seat(const Node& node, Place place);
   /// The order that ends a member for the cause that there is.
   Stop order_for(Session session) const;
   bool is_first_news(const Participant& member, int rank);
@@ -145,6 +153,8 @@ class Epoch : public Phase {
   std::uint64_t number_ = 0;
   int world_size_ = 0;
   int node_count_ = 0;
+  Admission common_;  ///< What all admissions have in common.
+  std::vector<Admission::Entry> roster_;
   Comeback back_;
   std::optional<Ending> ending_;
   std::optional<Left> left_;

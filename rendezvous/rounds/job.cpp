@@ -76,12 +76,12 @@ JobStatus JobState::status() const {
   for (const auto& [session, node] : nodes) {
     NodeStatus line{node.offer.id,      node.offer.host, NodeStatus::State::waiting, {}, 0,
                     node.offer.workers, node.last_heard};
-    if (const Participant* place = member(session)) {
-      line.node_rank = place->admission.node_rank;
-      line.first_rank = place->admission.first_rank;
-      line.state = place->ended   ? NodeStatus::State::ended
-                   : place->order ? NodeStatus::State::stopping
-                                  : NodeStatus::State::running;
+    if (const Participant* one = member(session)) {
+      line.node_rank = one->place.node_rank;
+      line.first_rank = one->place.first_rank;
+      line.state = one->ended   ? NodeStatus::State::ended
+                   : one->order ? NodeStatus::State::stopping
+                                : NodeStatus::State::running;
     }
     if (node.gone) line.state = NodeStatus::State::silent;
     status.nodes.push_back(std::move(line));
@@ -113,7 +113,7 @@ void JobState::give_up(const Node& node, const std::optional<Participant>& membe
   if (given_up.size() >= given_up_max) given_up.erase(given_up.begin());
   GivenUp& entry = given_up[node.session] = {};
   if (member) {
-    entry.epoch = member->admission.epoch;
+    entry.epoch = member->place.epoch;
   } else if (muster && muster->is_here(node.session)) {
     entry.epoch = muster->last().number;
   } else {
@@ -276,9 +276,10 @@ void JobState::close() {
   common.attempt = course.attempt;
   common.again_for = gathering()->again_for();
   begin(Epoch(chosen, std::move(common)));
+  announcer.expect(chosen.size());
   for (const Node* node : chosen) {
     course.launch.learn(node->offer.launch);
-    put(Admit{node->session, member(node->session)->admission});
+    put(Admit{node->session, epoch()->admission_of(*member(node->session))});
   }
   muster.reset();
   if (quorum && rules.outlives_host()) {
@@ -310,9 +311,9 @@ void JobState::begin(Epoch epoch) {
 void JobState::begin_end(EndCause why, const std::string& reason, Session told_by) {
   if (!epoch()->ending()) {
     stand(reason);
-    for (Stop& order : epoch()->begin_end({why, reason, now, told_by})) {
-      put(std::move(order));
-    }
+    std::vector<Stop> orders = epoch()->begin_end({why, reason, now, told_by});
+    announcer.expect(orders.size());
+    for (Stop& order : orders) put(std::move(order));
   }
   judge_if_over();
 }

@@ -33,11 +33,12 @@ std::vector<const Node*> Nodes::predecessors(const NodeOffer& offer) const {
 }
 
 std::string Nodes::names() const {
-  std::vector<std::string> names;
+  std::vector<std::string_view> names;
   names.reserve(nodes_.size());
   for (const auto& [id, session] : by_id_) names.push_back(id);
-  std::sort(names.begin(), names.end(), natural_less);
-  return list_text(names);
+  const auto shown = static_cast<std::ptrdiff_t>(std::min(names.size(), names_shown_max));
+  std::partial_sort(names.begin(), names.begin() + shown, names.end(), natural_less);
+  return listed(names, names_shown_max);
 }
 
 std::string Nodes::missing_ranks(const JobRules& rules) const {

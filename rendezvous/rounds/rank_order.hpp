@@ -1,11 +1,12 @@
 #pragma once
 
 #include "rendezvous/rounds/nodes.hpp"
+#include "runtime/base/flat_map.hpp"
 
 namespace dlaunch::rendezvous {
 
 /// The ranks of nodes in an epoch, by their ids.
-using NodeRanks = std::map<std::string, int>;
+using NodeRanks = FlatMap<std::string, int>;
 
 /// The nodes that make up the next world, at most so many, each at its node rank. `rank_of` tells
 /// the ranks of the last epoch.

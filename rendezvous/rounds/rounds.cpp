@@ -221,7 +221,7 @@ void Rounds::State::join_again(const Node& node, const Join& e) {
   // The node has not received its admission, and workers of an earlier epoch are in the way.
   if (e.holding && !knows) return evict(node.session, e.holding->epoch);
   if (knows) epoch()->confirm(node.session);
-  if (!knows) put(Admit{node.session, place->admission});
+  if (!knows) put(Admit{node.session, epoch()->admission_of(*place)});
   for (RanksLost& loss : epoch()->told_again(node.session)) put(std::move(loss));
   if (place->order) put(*place->order);
 }
@@ -248,7 +248,7 @@ void Rounds::State::take_up(const Holding& held) {
   if (epoch()) {
     for (const auto& [session, stale] : epoch()->members()) {
       nodes.remove(session);
-      evict(session, stale.admission.epoch);
+      evict(session, stale.place.epoch);
     }
   }
   begin(Epoch(held, deadline_after(rules.liveness.comes_back_within(), now)));

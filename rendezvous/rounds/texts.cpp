@@ -1,15 +1,11 @@
 #include "rendezvous/rounds/texts.hpp"
 
-#include <cctype>
-
 namespace dlaunch::rendezvous {
 namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::size_t names_shown_max = 8;
-
-bool is_digit(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 /// Takes the digits off the front of `text`, without leading zeros.
 std::string_view take_number(std::string_view& text) {

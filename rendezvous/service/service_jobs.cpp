@@ -15,6 +15,17 @@ namespace {
 /// in a small world, where they cost little, a program may have more, such as threads of its ranks.
 constexpr int contributors_least = 4096;
 
+template <class Message>
+class Late final : public store::LateMessage {
+ public:
+  explicit Late(Message message) : message_(std::move(message)) {}
+  wire::Type type() const override { return Message::type; }
+  void encode(Bytes& out) const override { message::encode(out, message_); }
+
+ private:
+  const Message message_;
+};
+
 /// 0: all nodes of the job.
 template <class Effect>
 Session to_whom(const Effect& effect) {
@@ -40,9 +51,9 @@ void Service::State::step(Job& job, const Event& event, Clock::time_point now) {
   }
   job.incarnation = job.rounds.incarnation();
   bool whole = true;
-  for (const Effect& effect : effects) {
+  for (Effect& effect : effects) {
     std::visit(
-        [&](const auto& what) {
+        [&](auto& what) {
           try {
             apply(job, what);
           } catch (const std::exception& failure) {  // For want of memory, say.
@@ -131,10 +142,10 @@ void Service::State::make_place(Clock::time_point now) {
 
 // ---- Effects ----
 
-void Service::State::apply(Job& job, const Admit& effect) {
+void Service::State::apply(Job& job, Admit& effect) {
   const auto member = job.members.find(effect.to);
   if (member == job.members.end()) return;
-  const Admission& admission = effect.admission;
+  Admission& admission = effect.admission;
   if (admission.epoch != job.epoch) {
     begin_epoch(job, admission.epoch, admission.world_size);
     ++totals.rounds_closed;
@@ -147,9 +158,11 @@ void Service::State::apply(Job& job, const Admit& effect) {
   member->second.epoch = admission.epoch;
   member->second.node_rank = admission.node_rank;
   // A member that is not connected now is seated when it comes back.
-  if (member->second.connection != 0) server.seat(member->second.connection, job.space);
-  tell(member->second.connection,
-       message::Admitted{{!rules.only_job.empty(), admission, job.host}});
+  if (member->second.connection == 0) return;
+  server.seat(member->second.connection, job.space);
+  server.push_late(member->second.connection,
+                   std::make_unique<Late<message::Admitted>>(message::Admitted{
+                       {!rules.only_job.empty(), std::move(admission), job.host}}));
 }
 
 void Service::State::begin_epoch(Job& job, std::uint64_t epoch, int world_size) {

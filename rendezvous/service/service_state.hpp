@@ -182,7 +182,7 @@ struct Service::State final : store::Host, std::enable_shared_from_this<State> {
   void give_up(Job& job, const char* why) noexcept;
   /// An effect for that node, or for all where it is 0, has failed: their connections end.
   void lose_touch(const Job& job, Session to, const char* why) noexcept;
-  void apply(Job& job, const Admit& effect);
+  void apply(Job& job, Admit& effect);
   void apply(Job& job, const Refuse& effect);
   void apply(Job& job, const Stop& effect);
   void apply(Job& job, const RanksLost& effect);
@@ -229,20 +229,27 @@ struct Service::State final : store::Host, std::enable_shared_from_this<State> {
   template <class Message>
   void tell(store::ConnectionId to, const Message& message) {
     if (to == 0) return;
-    Bytes payload;
-    message::encode(payload, message);
-    server.push(to, Message::type, payload);
+    server.push(to, Message::type, encoded(message));
   }
   /// Sends to every connected member for which `wanted` holds.
   template <class Message, class Wanted>
   void tell_all(const Job& job, const Message& message, Wanted wanted) {
-    Bytes payload;
-    message::encode(payload, message);
+    const BytesView payload = encoded(message);
     for (const auto& [session, member] : job.members) {
       if (member.connection != 0 && wanted(session, member)) {
         server.push(member.connection, Message::type, payload);
       }
     }
+  }
+
+  /// Its payload, until the next one is made.
+  template <class Message>
+  BytesView encoded(const Message& message) {
+    constexpr std::size_t kept_bytes_max = 64u << 10;
+    if (last_payload.capacity() > kept_bytes_max) Bytes().swap(last_payload);
+    last_payload.clear();
+    message::encode(last_payload, message);
+    return last_payload;
   }
 
   // ---- Time ----
@@ -273,6 +280,7 @@ struct Service::State final : store::Host, std::enable_shared_from_this<State> {
   JobJournal* const journal;   ///< Null: nothing is kept.
   const std::uint64_t memory;  ///< Stands for the state kept here; a new number after each start.
   store::Server server;
+  Bytes last_payload;  ///< That of encoded().
   boost::asio::steady_timer timer;
   store::HandlerMemory time_memory;
   Clock::time_point armed = Clock::time_point::max();  ///< When the timer goes off.

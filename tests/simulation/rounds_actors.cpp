@@ -297,14 +297,30 @@ void World::carry_out(const Effect& effect) {
           Connection& connection = connections_.at(id);
           if (!connection.joined) continue;
           Agent& agent = *agents_.at(static_cast<std::size_t>(connection.agent));
-          send(id, true, [this, &agent, id, session, e] {
+          say_late(id);
+          Action said = [this, &agent, id, session, e] {
             if (agent.session != session || agent.connection != id) return;
             if (!agent.left && !agent.exit_code) take(agent, e);
-          });
+          };
+          if (std::is_same_v<E, Admit> && story_.late_admissions) {
+            connection.late = [this, id, said] { send(id, true, said); };
+            after(between(0, chance(20) ? 3000 : 50), [this, id] { say_late(id); });
+            continue;
+          }
+          send(id, true, std::move(said));
           if constexpr (std::is_same_v<E, Refuse>) joined_.erase(session);
         }
       },
       effect);
+}
+
+void World::say_late(int id) {
+  Connection& connection = connections_.at(id);
+  if (!connection.late || down_) return;
+  if (rendezvous_stopped_until_ > now_) {
+    return after(rendezvous_stopped_until_ - now_, [this, id] { say_late(id); });
+  }
+  std::exchange(connection.late, nullptr)();
 }
 
 }  // namespace dlaunch::rendezvous::simulation

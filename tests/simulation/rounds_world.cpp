@@ -16,7 +16,7 @@ constexpr auto calm_lasts = 200s;
 
 }  // namespace
 
-World::World(unsigned seed, bool trace, bool spares) : random_(seed), trace_(trace) {
+World::World(unsigned seed, bool trace, Story story) : random_(seed), trace_(trace), story_(story) {
   rules_.nodes_min = 1 + static_cast<int>(below(4));
   rules_.nodes_max = rules_.nodes_min + static_cast<int>(below(3));
   rules_.max_restarts = static_cast<int>(below(4));
@@ -29,7 +29,7 @@ World::World(unsigned seed, bool trace, bool spares) : random_(seed), trace_(tra
   failing_percent_ = below(40);
   fault_interval_ms_ = 1000 + static_cast<int>(below(15'000));
   const bool hints = chance(30);
-  if (spares) rules_.spares = 1 + static_cast<int>(seed % 3);
+  if (story.spares) rules_.spares = 1 + static_cast<int>(seed % 3);
   const int count = rules_.nodes_max + (chance(20) && !hints ? 1 : 0) + rules_.spares;
   for (int i = 0; i < count; ++i) {
     auto agent = std::make_unique<Agent>();
@@ -178,6 +178,7 @@ void World::move(int id, bool to_agent) {
 void World::break_connection(int id, bool keep_under_way) {
   Connection& connection = connections_.at(id);
   Agent& agent = *agents_.at(static_cast<std::size_t>(connection.agent));
+  connection.late = nullptr;
   if (!keep_under_way) {
     connection.to_agent.under_way.clear();
     connection.to_rendezvous.under_way.clear();
@@ -304,6 +305,7 @@ void World::restart_rendezvous() {
   current_.clear();
   for (auto& [id, connection] : connections_) {
     connection.open_there = false;
+    connection.late = nullptr;
     if (!connection.open_here) continue;
     connection.to_agent.under_way.clear();
     connection.to_rendezvous.under_way.clear();

@@ -35,10 +35,16 @@ struct EpochOf {
   auto operator<=>(const EpochOf&) const = default;
 };
 
+struct Story {
+  bool spares = false;  ///< The job has some, and as many nodes more.
+  /// Admissions are said in the turns of their nodes, as the service has it: other events come in
+  /// between, and what is not said yet is lost with its connection or the rendezvous.
+  bool late_admissions = false;
+};
+
 class World {
  public:
-  /// With `spares` the job has some, and as many nodes more.
-  World(unsigned seed, bool trace, bool spares = false);
+  World(unsigned seed, bool trace, Story story = {});
   Outcome run();
 
  private:
@@ -76,6 +82,7 @@ class World {
     bool open_here = true;   ///< For the agent.
     bool open_there = true;  ///< For the rendezvous.
     bool joined = false;
+    Action late;  ///< Says what is still to be said; null: nothing is.
     Channel to_agent, to_rendezvous;
   };
 
@@ -119,6 +126,7 @@ class World {
   void check(const Effects& effects);
   void check_closed(std::vector<Admission> admissions);
   void carry_out(const Effect& effect);
+  void say_late(int connection);
   void schedule_tick();
 
   // ---- Faults ----
@@ -139,6 +147,7 @@ class World {
   };
   std::mt19937 random_;
   const bool trace_;
+  const Story story_;
   Time now_{std::chrono::hours(1)};
   std::uint64_t order_ = 0;
   std::priority_queue<Later, std::vector<Later>, std::greater<>> queue_;

@@ -42,6 +42,7 @@ Connection::Chunk& Connection::begin_chunk() {
 /// does not grow.
 Bytes& Connection::buffer() {
   dirty();
+  write_late();
   const std::size_t queued = queued_ + tail_bytes();
   if (queued - shared_ > charge.bytes() + little_bytes) count_held();
   if (queued > held_bytes_max) overrun_ = true;
@@ -63,13 +64,33 @@ Bytes& Connection::buffer() {
 
 void Connection::share(std::shared_ptr<const Bytes> block) {
   dirty();
+  write_late();
   if (overrun_ || greedy_) return;
   shared_ += block->size();
   begin_chunk().shared = std::move(block);
 }
 
+void Connection::say_late(std::unique_ptr<LateMessage> message) {
+  dirty();
+  write_late();
+  late_ = std::move(message);
+}
+
+void Connection::write_late() {
+  if (late_ == nullptr) return;
+  const auto message = std::move(late_);
+  Bytes& out = buffer();
+  const std::size_t at = out.size();
+  wire::FrameHeader header{0, message->type(), 0, 0, 0};
+  wire::encode_header(out, header);
+  message->encode(out);
+  header.length = static_cast<std::uint32_t>(out.size() - at - wire::header_bytes);
+  std::memcpy(out.data() + at, &header, wire::header_bytes);
+}
+
 void Connection::send_with(Bytes frame, std::vector<unique_fd> descriptors) {
   dirty();
+  write_late();
   Chunk& chunk = begin_chunk();
   chunk.own = std::move(frame);
   chunk.descriptors = std::move(descriptors);
@@ -111,6 +132,7 @@ std::size_t Connection::sendable() const {
 
 void Connection::discard() noexcept {
   gone_ += left_bytes();
+  late_.reset();
   holds_.clear();
   chunks_.clear();
   sealed_.clear();

@@ -4,6 +4,7 @@
 #include "runtime/base/os/unique_fd.hpp"
 #include "runtime/store/core/session.hpp"
 #include "runtime/store/native/host.hpp"
+#include "runtime/store/server/late_message.hpp"
 #include "runtime/store/server/turns.hpp"
 #include "runtime/store/tls/tls.hpp"
 
@@ -64,6 +65,10 @@ class Connection final : public Outbox {
   void begin_turn(Clock::time_point end) { turn_end_ = end; }
   /// Whether the turn is over.
   bool end_turn() { return Clock::now() >= std::exchange(turn_end_, Clock::time_point::max()); }
+  /// A message that write_late() makes; anything that is said after it does so first.
+  void say_late(std::unique_ptr<LateMessage> message);
+  void write_late();
+  bool has_late() const { return late_ != nullptr; }
   /// A frame of its own, with descriptors.
   void send_with(Bytes frame, std::vector<unique_fd> descriptors);
 
@@ -128,6 +133,7 @@ class Connection final : public Outbox {
   std::uint32_t events = 0;    ///< Those that have come, for its turn.
   std::shared_ptr<Turns::Job> job;  ///< The one whose changes it makes, and hears of.
   bool stranger = false;            ///< It has its turns with those that belong to no job.
+  std::uint64_t late_change = 0;    ///< The last change of which a late message may tell.
 
  private:
   struct Chunk {
@@ -166,6 +172,7 @@ class Connection final : public Outbox {
     std::uint64_t end = 0;
   };
   std::deque<Hold> holds_;
+  std::unique_ptr<LateMessage> late_;  ///< To be written behind all that is queued.
   Bytes ahead_;  ///< Frames that pass those that wait; ahead_sent_ bytes are sent.
   std::size_t ahead_sent_ = 0;
   bool mute_ = false;           ///< Nothing may leave.

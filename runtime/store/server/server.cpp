@@ -143,6 +143,17 @@ void Server::push(ConnectionId to, wire::Type type, BytesView payload, std::vect
   state_->send_soon();
 }
 
+void Server::push_late(ConnectionId to, std::unique_ptr<LateMessage> message) {
+  Connection* connection = state_->find(to);
+  if (connection == nullptr || connection->closing()) return;
+  try {
+    connection->say_late(std::move(message));
+  } catch (const std::exception&) {
+    connection->fail();
+  }
+  state_->send_soon();
+}
+
 void Server::push_ahead(ConnectionId to, wire::Type type) {
   Connection* connection = state_->find(to);
   if (connection == nullptr || connection->closing()) return;

@@ -11,6 +11,7 @@
 #include "runtime/store/native/space_journal.hpp"
 #include "runtime/store/protocol/wire.hpp"
 #include "runtime/store/server/commits.hpp"
+#include "runtime/store/server/late_message.hpp"
 #include "runtime/store/tls/tls.hpp"
 
 #include <cstdint>
@@ -138,6 +139,8 @@ class Server {
   ConnectionId adopt(unique_fd connected);
   /// Pushes a message nobody asked for, with descriptors on a unix socket.
   void push(ConnectionId to, wire::Type type, BytesView payload, std::vector<unique_fd> fds = {});
+  /// The same, of a message that is made in the connection's turn where it has to wait for one.
+  void push_late(ConnectionId to, std::unique_ptr<LateMessage> message);
   /// Pushes a message without a payload that tells nothing that was recorded: it passes others that
   /// wait for changes to be durable.
   void push_ahead(ConnectionId to, wire::Type type);

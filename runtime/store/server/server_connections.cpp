@@ -170,9 +170,10 @@ void Server::State::flush_dirty(Clock::time_point now, Clock::time_point end) {
   dirty.clear();
 }
 
-/// What it is told now waits for the changes of now.
+/// What it is told now waits for the changes of now, written or not.
 void Server::State::send_in_turn(Connection& connection) {
   if (connection.ended) return;
+  if (connection.has_late()) connection.late_change = told_change(connection);
   hold_back(connection);
   connection.events |= EPOLLOUT;
   make_due(connection);
@@ -200,15 +201,17 @@ void Server::State::hold_back(Connection& connection) {
   if (commits == nullptr) return;
   const std::uint64_t durable = commits->durable();
   const bool waits = !connection.free || durable == 0;
-  connection.hold(waits ? told_change(connection) : 0, durable);
+  const std::uint64_t late = connection.late_change;
+  connection.hold(waits ? std::max(late, told_change(connection)) : 0, durable);
 }
 
 void Server::State::flush(Connection& connection, Clock::time_point now) {
   if (connection.ended) return;
   if (connection.deaf) return connection.discard();
   if (connection.greedy()) return charge(connection);
-  hold_back(connection);
   if (connection.failed()) return failed(&connection, "its answer could not be made");
+  connection.write_late();
+  hold_back(connection);
   const auto flushed = connection.flush();
   const std::size_t limit = connection.c10d ? c10d_queued_bytes_max : queued_bytes_max;
   const bool slow = flushed == Connection::Flushed::blocked && connection.overfull(limit);

@@ -1,4 +1,5 @@
 // A server that says nothing before what was recorded is durable.
+#include "tests/support/late_message.hpp"
 #include "tests/support/raw_peer.hpp"
 #include "tests/support/store_server.hpp"
 
@@ -142,6 +143,35 @@ TEST_CASE("an answer waits for its change, a read for what it shows, and nothing
   held.make_durable(4);
   CHECK(as_text(reader.frame().second).ends_with("v"));
   reader.answer<wire::Done>(3);
+}
+
+TEST_CASE("a message that is written in a later turn waits for the changes it was said after") {
+  Held held;
+  RawPeer first(held.server.connect()), second(held.server.connect());
+  held.sit(first, 7);
+  const auto first_id = held.server.host.last();
+  held.sit(second, 8);
+  const auto second_id = held.server.host.last();
+  std::vector<std::string> made;
+  held.server.on_loop([&](store::Server& s) {
+    s.carry_out([&] {
+      held.slow.record();
+      s.push_late(first_id, std::make_unique<NotedMessage>("first", made, 20ms));
+      s.push_late(second_id, std::make_unique<NotedMessage>("second", made));
+    });
+    return true;
+  });
+  // The second one has its turn, in which it asks something.
+  second.ask(9, wire::Push{"q", as_bytes("1")});
+  held.await(2);
+  CHECK(held.silent(first));
+  CHECK(held.silent(second));
+  CHECK(made == std::vector<std::string>{"first", "second"});
+  held.make_durable(1);
+  CHECK(text(first.frame().second) == "first");
+  held.make_durable(3);
+  CHECK(text(second.frame().second) == "second");
+  second.answer<wire::Done>(9);
 }
 
 TEST_CASE("a change that was answered by an earlier server is not made again") {
