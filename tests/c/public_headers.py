@@ -40,7 +40,7 @@ STRUCTS = (
     ("world.hpp", "WorldInfo", "world.h", "dl_world_info", {"struct_size", "reserved"}),
     ("world.hpp", "InitOptions", "world.h", "dl_init_options", {"struct_size"}),
     ("message.hpp", "Received", "messages.h", "dl_received", {"reserved"}),
-    ("communicator.hpp", "Transfer", "messages.h", "dl_transfer", {"reserved"}),
+    ("message.hpp", "Transfer", "messages.h", "dl_transfer", set()),
     ("gradient_reducer.hpp", "Parameter", "training.h", "dl_parameter", {"axes", "reserved"}),
 )
 

@@ -93,10 +93,11 @@ with dlaunch.init() as world:
     dlaunch.wait_all(works)
     assert works[1].received == dlaunch.Received(peer, 5, dlaunch.DType.I32, 4) and works[2].received is None
     assert comm.start_batch([]) == []
-    assert comm.sendrecv(mine, peer, other, peer, 8, up_to=True).elements == 4
-    works = comm.start_batch([Transfer.recv(other, peer, 8, up_to=True), Transfer.send(mine, peer, 8)])
+    longer = np.zeros(9, np.int32)
+    assert comm.sendrecv(mine, peer, longer, peer, 8, up_to=True).elements == 4
+    works = comm.start_batch([Transfer.recv(longer, peer, 8, up_to=True), Transfer.send(mine, peer, 8)])
     dlaunch.wait_all(works)
-    assert works[0].received.elements == 4 and (other[:4] == theirs).all()
+    assert works[0].received.elements == 4 and (longer[:4] == theirs).all()
 
     # A loop of the program's own.
     with selectors.DefaultSelector() as selector:
