@@ -23,6 +23,8 @@ class Announcer {
     told_ = now;
     put(Standing{0, standing_});
   }
+  /// Some have not heard it.
+  void forget_standing() { standing_.clear(); }
   void finish(Finish end) {
     standing_ = end.sentence;
     put(std::move(end));

@@ -122,10 +122,13 @@ void Gathering::tell(Announcer& announcer, Session newcomer, const Nodes& nodes,
   if (nodes.count() > nodes_told_at_once && told && now < *told + telling_interval) {
     const auto next = *told + telling_interval;
     telling_due_ = telling_due_ ? std::min(*telling_due_, next) : next;
-    if (newcomer != 0) {
-      announcer.put(Standing{newcomer, count_text(nodes, rules) + wait_text(nodes, rules, now)});
-    }
+    // Newcomers hear it then, too: a word for each of a crowd would cost as much as its round.
+    newcomers_wait_ |= newcomer != 0;
     return;
+  }
+  if (std::exchange(newcomers_wait_, false)) {
+    told_key_.clear();
+    announcer.forget_standing();
   }
   // The clock alone is no news: it is told a few times only.
   const std::string here =

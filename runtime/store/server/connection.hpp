@@ -127,10 +127,8 @@ class Connection final : public Outbox {
   std::string unwelcome;
   std::string peer;            ///< The address that counts it among its connections; empty: none.
   Clock::time_point heard;     ///< When anything was last read.
-  std::uint32_t wanted = 0;    ///< The events of which it is to hear,
-  std::uint32_t interest = 0;  ///< and those that epoll watches for.
-  bool quiet = false;          ///< It has said something, and its job is set aside: none for now.
-  std::uint32_t events = 0;    ///< Those that have come, for its turn.
+  std::uint32_t wanted = 0;  ///< The events that epoll watches for.
+  std::uint32_t events = 0;  ///< Those that have come, for its turn.
   std::shared_ptr<Turns::Job> job;  ///< The one whose changes it makes, and hears of.
   bool stranger = false;            ///< It has its turns with those that belong to no job.
   std::uint64_t late_change = 0;    ///< The last change of which a late message may tell.

@@ -241,8 +241,9 @@ Server::Usage Server::usage(SpaceId space) const {
 std::optional<Clock::time_point> Server::last_heard(ConnectionId who) const {
   const Connection* connection = state_->find(who);
   if (connection == nullptr) return std::nullopt;
-  // What it says while its job is set aside is not read, but it does say something.
-  return connection->quiet ? Clock::now() : connection->heard;
+  // What it says while it waits for its turn is not read, but it does say something.
+  const bool has_said = connection->due && (connection->events & EPOLLIN) != 0;
+  return has_said ? Clock::now() : connection->heard;
 }
 
 void Server::restrict_c10d(std::optional<std::vector<std::string>> hosts) {

@@ -38,20 +38,25 @@ Connection& Server::State::add(unique_fd socket, Protocols protocols) {
   if (dirty.capacity() < count) dirty.reserve(2 * count);
   if (ended.capacity() < count) ended.reserve(2 * count);
   connections.emplace(id, std::move(owned));
-  connection.interest = connection.wanted = EPOLLIN;
-  epoll_event event{EPOLLIN, {.u64 = id}};
-  if (::epoll_ctl(poll, EPOLL_CTL_ADD, connection.socket.get(), &event) != 0) end(connection);
+  watch(connection, EPOLL_CTL_ADD, EPOLLIN);
   return connection;
+}
+
+void Server::State::watch(Connection& connection, int operation, std::uint32_t events) {
+  connection.wanted = events;
+  const std::uint32_t end = (events & EPOLLIN) != 0 ? std::uint32_t{EPOLLRDHUP} : 0;
+  epoll_event event{events | end | EPOLLET, {.u64 = connection.id}};
+  if (::epoll_ctl(poll, operation, connection.socket.get(), &event) != 0) this->end(connection);
 }
 
 void Server::State::set_interest(Connection& connection, std::uint32_t events) {
   if (connection.unfinished) events &= ~std::uint32_t{EPOLLIN};
-  connection.wanted = events;
-  if (connection.quiet) events = EPOLLET;  // That it hung up is told even so, but only once.
-  if (connection.interest == events) return;
-  connection.interest = events;
-  epoll_event event{events, {.u64 = connection.id}};
-  if (::epoll_ctl(poll, EPOLL_CTL_MOD, connection.socket.get(), &event) != 0) end(connection);
+  if (connection.wanted != events) watch(connection, EPOLL_CTL_MOD, events);
+}
+
+void Server::State::come_again(Connection& connection, std::uint32_t events) {
+  connection.events |= events;
+  make_due(connection);
 }
 
 void Server::State::serve(Connection& connection, Clock::time_point now) {
@@ -72,16 +77,24 @@ void Server::State::on_event(Connection& connection, std::uint32_t events, Clock
     const bool idle = connection.session && !connection.congested() && !connection.closing();
     if (idle) feed(connection, {}, now);
   }
-  if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) == 0 || connection.ended) return;
+  // What it is not to be read for now, epoll tells again once it is.
+  const std::uint32_t unread = events & (connection.wanted | EPOLLHUP | EPOLLERR);
+  if ((unread & (EPOLLIN | EPOLLHUP | EPOLLERR)) == 0 || connection.ended) return;
   // Its last bytes are handled before its end.
   if (connection.unfinished) return;
   const ssize_t size = ::recv(connection.socket.get(), scratch.get(), read_bytes, MSG_DONTWAIT);
   if (size > 0) {
     connection.heard = now;
+    // epoll tells each news once: not again of bytes that are left, nor of the end behind them.
+    const std::uint32_t over = events & (EPOLLHUP | EPOLLERR | EPOLLRDHUP);
+    const bool full = static_cast<std::size_t>(size) == read_bytes;
+    if (full || over != 0) come_again(connection, EPOLLIN | over);
     if (!connection.closing()) {
       feed(connection, BytesView(scratch.get(), static_cast<std::size_t>(size)), now);
     }
-  } else if (size == 0 || (!would_block(errno) && errno != EINTR)) {
+  } else if (size < 0 && errno == EINTR) {
+    come_again(connection, events);
+  } else if (size == 0 || !would_block(errno)) {
     end(connection);
   }
 }
@@ -175,8 +188,7 @@ void Server::State::send_in_turn(Connection& connection) {
   if (connection.ended) return;
   if (connection.has_late()) connection.late_change = told_change(connection);
   hold_back(connection);
-  connection.events |= EPOLLOUT;
-  make_due(connection);
+  come_again(connection, EPOLLOUT);
 }
 
 void Server::State::note_changes(const std::shared_ptr<Turns::Job>& of) {
@@ -230,8 +242,10 @@ void Server::State::flush(Connection& connection, Clock::time_point now) {
       return set_interest(connection, connection.congested() ? 0U : std::uint32_t{EPOLLIN});
     case Connection::Flushed::all:
       if (connection.closing()) return linger(connection, now);
+      if (!connection.paused) return set_interest(connection, EPOLLIN);
       // A session that has paused goes on in a later turn, so that it cannot keep the others out.
-      return set_interest(connection, connection.paused ? EPOLLOUT : EPOLLIN);
+      set_interest(connection, 0);
+      return come_again(connection, EPOLLOUT);
   }
 }
 
@@ -243,8 +257,7 @@ void Server::State::on_durable() {
       Connection* connection = find(id);
       if (connection == nullptr) continue;
       connection->held = false;
-      connection->events |= EPOLLOUT;
-      guarded(connection, [&] { make_due(*connection); });
+      guarded(connection, [&] { come_again(*connection, EPOLLOUT); });
     }
     turns.call_back();
     take_turns();

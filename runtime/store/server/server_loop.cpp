@@ -97,25 +97,16 @@ void Server::State::serve_ready() {
         guarded(nullptr, [&] { accept_some(event.data.u64 & ~listener_bit, now); });
       } else if (Connection* connection = find(event.data.u64)) {
         connection->events |= event.events;
-        guarded(connection,
-                [&] { connection->due ? keep_quiet(*connection) : make_due(*connection); });
+        guarded(connection, [&] { make_due(*connection); });
       }
     }
     take_turns();
   });
 }
 
-/// It waits for its turn, and what it has said is known: told again at each look at the sockets,
-/// a crowd of those that wait would take more time than their turns.
-void Server::State::keep_quiet(Connection& connection) {
-  if (!std::exchange(connection.quiet, true)) set_interest(connection, connection.wanted);
-}
-
 void Server::State::make_due(Connection& connection) {
-  const auto& queue = queue_of(connection);
-  if (queue->is_aside()) keep_quiet(connection);
   if (connection.due) return;
-  turns.add(queue, connection.id);
+  turns.add(queue_of(connection), connection.id);
   if (connection.pending) connection.due_since = Clock::now();
   connection.due = true;
 }
@@ -134,7 +125,6 @@ void Server::State::take_turns() {
       if (connection == nullptr) return true;
       connection->due = false;
       if (connection->pending) connection->unread += now - connection->due_since;
-      if (std::exchange(connection->quiet, false)) set_interest(*connection, connection->wanted);
       serve_for_job(*connection, now);
       return Clock::now() < turn_end;
     });

@@ -52,7 +52,6 @@ struct Server::State final : Host, Connection::Owner, std::enable_shared_from_th
   void serve_ready();
   /// Queues a connection that has something to do for its turn.
   void make_due(Connection& connection);
-  void keep_quiet(Connection& connection);
   /// Jobs are served in turn until the batch has lasted long enough.
   void take_turns();
   /// Serves a connection; what changes meanwhile, its job has changed.
@@ -136,7 +135,13 @@ struct Server::State final : Host, Connection::Owner, std::enable_shared_from_th
 
   Connection* find(ConnectionId id);
   Connection& add(unique_fd socket, Protocols protocols);
+  /// Each event is told once when it begins, not as long as it lasts: a crowd that waits for its
+  /// turns would be told of again and again.
+  void watch(Connection& connection, int operation, std::uint32_t events);
+  /// What is so already is told, too, when it becomes wanted.
   void set_interest(Connection& connection, std::uint32_t events);
+  /// A later turn goes on with what epoll does not tell again.
+  void come_again(Connection& connection, std::uint32_t events);
   void serve(Connection& connection, Clock::time_point now);
   /// Continues with its earlier bytes, and reads the new ones.
   void on_event(Connection& connection, std::uint32_t events, Clock::time_point now);

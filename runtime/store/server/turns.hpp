@@ -36,13 +36,11 @@ class Turns {
     Unsaved unsaved;
     /// The last change of the job, as Commits counts them.
     std::uint64_t last_change = 0;
-    bool is_aside() const { return aside_; }
 
    private:
     friend class Turns;
     std::deque<ConnectionId> waiting_;
     bool listed_ = false;
-    bool aside_ = false;
   };
 
   /// The job of this name, new or not. `change` is that of a new one, which may have been here
@@ -79,13 +77,9 @@ class Turns {
   /// It has no turn until all that were set aside are called back.
   void set_aside() {
     Jobs& from = is_for_new() ? newly_due_ : still_due_;
-    from.front()->aside_ = true;
     aside_.splice(aside_.end(), from, from.begin());
   }
-  void call_back() {
-    for (auto& job : aside_) job->aside_ = false;
-    still_due_.splice(still_due_.end(), aside_);
-  }
+  void call_back() { still_due_.splice(still_due_.end(), aside_); }
   /// How many names of jobs it holds.
   std::size_t known_jobs() const { return jobs_.size(); }
 
