@@ -15,17 +15,6 @@ namespace {
 /// in a small world, where they cost little, a program may have more, such as threads of its ranks.
 constexpr int contributors_least = 4096;
 
-template <class Message>
-class Late final : public store::LateMessage {
- public:
-  explicit Late(Message message) : message_(std::move(message)) {}
-  wire::Type type() const override { return Message::type; }
-  void encode(Bytes& out) const override { message::encode(out, message_); }
-
- private:
-  const Message message_;
-};
-
 /// 0: all nodes of the job.
 template <class Effect>
 Session to_whom(const Effect& effect) {
@@ -160,9 +149,8 @@ void Service::State::apply(Job& job, Admit& effect) {
   // A member that is not connected now is seated when it comes back.
   if (member->second.connection == 0) return;
   server.seat(member->second.connection, job.space);
-  server.push_late(member->second.connection,
-                   std::make_unique<Late<message::Admitted>>(message::Admitted{
-                       {!rules.only_job.empty(), std::move(admission), job.host}}));
+  tell_late(member->second.connection,
+            message::Admitted{{!rules.only_job.empty(), std::move(admission), job.host}});
 }
 
 void Service::State::begin_epoch(Job& job, std::uint64_t epoch, int world_size) {
@@ -213,7 +201,7 @@ void Service::State::apply(Job& job, const Refuse& effect) {
 void Service::State::apply(Job& job, const Stop& effect) {
   const auto member = job.members.find(effect.to);
   if (member == job.members.end()) return;
-  tell(member->second.connection, message::Stopped{effect});
+  tell_late(member->second.connection, message::Stopped{effect});
   if (effect.cause == Stop::Cause::evicted) {
     ++totals.evictions;
     note(LogLine::Level::warning, LogLine::Event::evicted, job,

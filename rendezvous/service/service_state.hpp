@@ -97,6 +97,18 @@ struct Caller {
   bool joined = false;
 };
 
+/// Is written in the turn of the node that it is for.
+template <class Message>
+class Late final : public store::LateMessage {
+ public:
+  explicit Late(Message message) : message_(std::move(message)) {}
+  wire::Type type() const override { return Message::type; }
+  void encode(Bytes& out) const override { message::encode(out, message_); }
+
+ private:
+  const Message message_;
+};
+
 struct Service::State final : store::Host, std::enable_shared_from_this<State> {
   State(boost::asio::io_context& context, ServiceRules allowed, Log to, JobJournal* keep);
 
@@ -231,13 +243,19 @@ struct Service::State final : store::Host, std::enable_shared_from_this<State> {
     if (to == 0) return;
     server.push(to, Message::type, encoded(message));
   }
+  /// One of many that are told something at the same time.
+  template <class Message>
+  void tell_late(store::ConnectionId to, Message message) {
+    if (to == 0) return;
+    server.push_late(to, std::make_shared<const Late<Message>>(std::move(message)));
+  }
   /// Sends to every connected member for which `wanted` holds.
   template <class Message, class Wanted>
   void tell_all(const Job& job, const Message& message, Wanted wanted) {
-    const BytesView payload = encoded(message);
+    const auto late = std::make_shared<const Late<Message>>(message);
     for (const auto& [session, member] : job.members) {
       if (member.connection != 0 && wanted(session, member)) {
-        server.push(member.connection, Message::type, payload);
+        server.push_late(member.connection, late);
       }
     }
   }

@@ -70,22 +70,25 @@ void Connection::share(std::shared_ptr<const Bytes> block) {
   begin_chunk().shared = std::move(block);
 }
 
-void Connection::say_late(std::unique_ptr<LateMessage> message) {
+void Connection::say_late(std::shared_ptr<const LateMessage> message) {
   dirty();
-  write_late();
-  late_ = std::move(message);
+  late_.push_back(std::move(message));
 }
 
 void Connection::write_late() {
-  if (late_ == nullptr) return;
-  const auto message = std::move(late_);
+  if (late_.empty()) return;
+  auto messages = std::exchange(late_, {});
   Bytes& out = buffer();
-  const std::size_t at = out.size();
-  wire::FrameHeader header{0, message->type(), 0, 0, 0};
-  wire::encode_header(out, header);
-  message->encode(out);
-  header.length = static_cast<std::uint32_t>(out.size() - at - wire::header_bytes);
-  std::memcpy(out.data() + at, &header, wire::header_bytes);
+  for (const auto& message : messages) {
+    const std::size_t at = out.size();
+    wire::FrameHeader header{0, message->type(), 0, 0, 0};
+    wire::encode_header(out, header);
+    message->encode(out);
+    header.length = static_cast<std::uint32_t>(out.size() - at - wire::header_bytes);
+    std::memcpy(out.data() + at, &header, wire::header_bytes);
+  }
+  messages.clear();
+  late_ = std::move(messages);  // Its memory is used again.
 }
 
 void Connection::send_with(Bytes frame, std::vector<unique_fd> descriptors) {
@@ -132,7 +135,7 @@ std::size_t Connection::sendable() const {
 
 void Connection::discard() noexcept {
   gone_ += left_bytes();
-  late_.reset();
+  late_.clear();
   holds_.clear();
   chunks_.clear();
   sealed_.clear();

@@ -65,10 +65,10 @@ class Connection final : public Outbox {
   void begin_turn(Clock::time_point end) { turn_end_ = end; }
   /// Whether the turn is over.
   bool end_turn() { return Clock::now() >= std::exchange(turn_end_, Clock::time_point::max()); }
-  /// A message that write_late() makes; anything that is said after it does so first.
-  void say_late(std::unique_ptr<LateMessage> message);
+  /// A message that write_late() writes; what is not said late after it does so first.
+  void say_late(std::shared_ptr<const LateMessage> message);
   void write_late();
-  bool has_late() const { return late_ != nullptr; }
+  bool has_late() const { return !late_.empty(); }
   /// A frame of its own, with descriptors.
   void send_with(Bytes frame, std::vector<unique_fd> descriptors);
 
@@ -125,8 +125,8 @@ class Connection final : public Outbox {
   std::uint64_t proved = 0;  ///< The number of the key that it has proved; 0: of none.
   /// Why it is refused unless it proves a secret; empty: it is let in.
   std::string unwelcome;
-  std::string peer;            ///< The address that counts it among its connections; empty: none.
-  Clock::time_point heard;     ///< When anything was last read.
+  std::string peer;          ///< The address that counts it among its connections; empty: none.
+  Clock::time_point heard;   ///< When anything was last read.
   std::uint32_t wanted = 0;  ///< The events that epoll watches for.
   std::uint32_t events = 0;  ///< Those that have come, for its turn.
   std::shared_ptr<Turns::Job> job;  ///< The one whose changes it makes, and hears of.
@@ -170,7 +170,8 @@ class Connection final : public Outbox {
     std::uint64_t end = 0;
   };
   std::deque<Hold> holds_;
-  std::unique_ptr<LateMessage> late_;  ///< To be written behind all that is queued.
+  /// To be written behind all that is queued.
+  std::vector<std::shared_ptr<const LateMessage>> late_;
   Bytes ahead_;  ///< Frames that pass those that wait; ahead_sent_ bytes are sent.
   std::size_t ahead_sent_ = 0;
   bool mute_ = false;           ///< Nothing may leave.

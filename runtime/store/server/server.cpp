@@ -143,7 +143,7 @@ void Server::push(ConnectionId to, wire::Type type, BytesView payload, std::vect
   state_->send_soon();
 }
 
-void Server::push_late(ConnectionId to, std::unique_ptr<LateMessage> message) {
+void Server::push_late(ConnectionId to, std::shared_ptr<const LateMessage> message) {
   Connection* connection = state_->find(to);
   if (connection == nullptr || connection->closing()) return;
   try {

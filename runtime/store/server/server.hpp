@@ -140,7 +140,7 @@ class Server {
   /// Pushes a message nobody asked for, with descriptors on a unix socket.
   void push(ConnectionId to, wire::Type type, BytesView payload, std::vector<unique_fd> fds = {});
   /// The same, of a message that is made in the connection's turn where it has to wait for one.
-  void push_late(ConnectionId to, std::unique_ptr<LateMessage> message);
+  void push_late(ConnectionId to, std::shared_ptr<const LateMessage> message);
   /// Pushes a message without a payload that tells nothing that was recorded: it passes others that
   /// wait for changes to be durable.
   void push_ahead(ConnectionId to, wire::Type type);

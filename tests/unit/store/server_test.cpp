@@ -352,6 +352,25 @@ TEST_CASE("a big gather goes to everyone, in order") {
   }
 }
 
+TEST_CASE("what lies before a hang-up is heard, and then the hang-up") {
+  ServerThread server;
+  RawPeer peer(server.connect());
+  peer.greet();
+  // The server looks only when all of it is there: it is told of both at once, and once.
+  server.on_loop([&](store::Server&) {
+    peer.ask(1, wire::Set{"last", as_bytes("words")});
+    CHECK(::shutdown(peer.fd(), SHUT_WR) == 0);
+  });
+  CHECK(peer.closed_by_server());
+  CHECK(server.host.heard("closed"));
+  RawPeer other(server.connect());
+  other.greet();
+  other.ask(2, wire::Get{"last"});
+  const auto [header, payload] = other.frame();
+  CHECK(header.type == wire::Type::found);
+  CHECK(as_text(wire::decode<wire::Found>(payload).value_or(wire::Found{}).value) == "words");
+}
+
 TEST_CASE("closed from here: what is queued still arrives") {
   ServerThread server;
   RawPeer peer(server.connect());
