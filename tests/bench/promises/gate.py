@@ -72,8 +72,8 @@ def cpu_s(pid):
 
 
 class Gate:
-    def __init__(self, room):
-        self.room, self.failed = room, 0
+    def __init__(self, room, states):
+        self.room, self.states, self.failed = room, states, 0
 
     def holds(self, what, measured, bound, unit, room_max=None):
         """`measured` is to be at most `bound`, and room is left for a busy machine; no more than `room_max`."""

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """What dlaunch promises of faults, held against the clock: a gate, with room for a busy machine.
 
-    tests/bench/promises/promises.py [--room FACTOR] BUILD_DIR [PROMISE...]
+    tests/bench/promises/promises.py [--room FACTOR] [--state memory|sqlite] BUILD_DIR [PROMISE...]
 
 Options stand anywhere. PROMISE is one of those below, fair:ATTACK for one attack of fair, or a group of promises, jobs
-or servers; without any, all are measured.
+or servers; without any, all are measured. --state: crowd and fair with a daemon whose state is there; else with each.
 
 Every promise is measured on real processes and printed with its bound, and with what fails here; the program ends with
 1 where one took more than FACTOR (3) times its bound, or did not come true at all. FACTOR is 1 on an idle machine.
@@ -88,11 +88,12 @@ def main():
     parser.add_argument("build", type=build_folder, metavar="BUILD_DIR")
     parser.add_argument("promises", type=promises_of, nargs="*", metavar="PROMISE")
     parser.add_argument("--room", type=room, default=3, metavar="FACTOR")
+    parser.add_argument("--state", choices=("memory", "sqlite"))
     asked = parser.parse_intermixed_args()
     # 10,000 connections, and some.
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    gate = Gate(asked.room)
+    gate = Gate(asked.room, [asked.state] if asked.state else ["memory", "sqlite"])
     try:
         for held in itertools.chain(*(asked.promises or GROUPS.values())):
             held(gate, asked.build)

@@ -215,7 +215,7 @@ def secrets(gate, build):
 
 
 def crowd(gate, build):
-    for state in ("memory", "sqlite"):
+    for state in gate.states:
         took = GIVE_UP_S
         for _ in range(3):  # A run takes little, and has to come close: a machine that stands still may spoil some.
             with tempfile.TemporaryDirectory() as folder:
@@ -253,7 +253,7 @@ OPTIONS = {"full": ["--memory-max", "64MiB"]}
 
 
 def fair(gate, build, attacks=tuple(ATTACKS)):
-    for state in ("memory", "sqlite"):
+    for state in gate.states:
         for attack in attacks:
             what = f"fair, state in {state}: {attack}"
             suffered = attacked(build, attack, state)
