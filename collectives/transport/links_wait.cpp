@@ -168,7 +168,7 @@ void Links::take_over() noexcept {
 /// Looks into memory, and at the sockets, until something has moved: true. Not for long, and not
 /// if another thread wants the lock.
 bool Links::spin(Clock::time_point now, Clock::time_point until) {
-  Clock::duration limit = spin_time;
+  Clock::duration limit = crowded_ ? Clock::duration(crowded_spin_time) : spin_time;
   if (!crowded_) {
     for (const Transport* transport : in_memory_) limit += transport->under_way();
   }
