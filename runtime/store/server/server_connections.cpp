@@ -85,10 +85,15 @@ void Server::State::on_event(Connection& connection, std::uint32_t events, Clock
   const ssize_t size = ::recv(connection.socket.get(), scratch.get(), read_bytes, MSG_DONTWAIT);
   if (size > 0) {
     connection.heard = now;
-    // epoll tells each news once: not again of bytes that are left, nor of the end behind them.
+    // epoll tells each news once: not again of the end behind these bytes, nor of bytes that are
+    // left. It is asked for those at the next look at the sockets, so that one who says much is
+    // served no more often than the others.
     const std::uint32_t over = events & (EPOLLHUP | EPOLLERR | EPOLLRDHUP);
-    const bool full = static_cast<std::size_t>(size) == read_bytes;
-    if (full || over != 0) come_again(connection, EPOLLIN | over);
+    if (over != 0) {
+      come_again(connection, EPOLLIN | over);
+    } else if (static_cast<std::size_t>(size) == read_bytes) {
+      watch(connection, EPOLL_CTL_MOD, connection.wanted);
+    }
     if (!connection.closing()) {
       feed(connection, BytesView(scratch.get(), static_cast<std::size_t>(size)), now);
     }

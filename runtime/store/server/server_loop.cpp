@@ -39,7 +39,7 @@ constexpr auto accept_time = 1ms;
 constexpr auto settle_time = 1ms;
 /// What the jobs together may have changed that is not durable yet: what is written in some
 /// milliseconds, since a small change waits for the one before it.
-constexpr std::uint64_t unsaved_bytes_max = 2u << 20;
+constexpr std::uint64_t unsaved_bytes_max = 512u << 10;
 constexpr std::uint64_t listener_bit = std::uint64_t{1} << 63;
 
 }  // namespace
