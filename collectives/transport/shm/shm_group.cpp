@@ -142,8 +142,7 @@ bool ShmGroup::spin(const Ready& ready) {
       if (ready()) return true;
     }
   }
-  const auto until =
-      Clock::now() + (oversubscribed_ ? Clock::duration(crowded_spin_time) : spin_time);
+  const auto until = Clock::now() + spin_time;  // Then news of losses is looked for.
   do {
     if (wait_policy_->gives_thread_back()) {
       if (ready()) return true;
