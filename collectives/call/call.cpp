@@ -309,6 +309,14 @@ void Call::wait_long(int member, const Ready& ready) {
   wait_for(waiting, std::cref(lies_down));
 }
 
+void Call::look_around(int member, const Ready& ready) {
+  const auto lock = setting().mesh.lock();
+  const Waiting waiting{
+      .rank = frame_.world_rank_of(member), .in_shm_group = true, .has_spun = true};
+  bool has_looked = false;
+  wait_for(waiting, [&] { return std::exchange(has_looked, true) || ready(); }, {});
+}
+
 /// Waits; others may ask this rank what it does until it has given up.
 void Call::wait_for(const Waiting& waiting, const Ready& ready, Clock::duration interval) {
   if (ready()) return;

@@ -84,6 +84,7 @@ class Call final : public Mesh, public transport::WaitPolicy {
   [[noreturn]] void disagree_with_refused(int member) override;
   [[noreturn]] void differ(int member, std::uint64_t theirs, std::uint64_t ours) override;
   bool is_over() const noexcept override { return setting().aborted; }
+  void look_around(int member, const Ready& ready) override;
   bool gives_thread_back() noexcept override;
 
   // A message of the fingerprint's dtype and count: to be posted, or sent and received at once.

@@ -13,7 +13,7 @@ constexpr auto spin_time = std::chrono::microseconds(200);
 /// The same where ranks share processors, and yield instead of spinning. The rank that is waited
 /// for may need this very processor, and computes for milliseconds; a rank that sleeps meanwhile
 /// comes back in the midst of another one's computing, or to a processor that has gone idle. A
-/// yield costs little, whoever else wants the processor.
+/// yield costs little, whether or not another rank wants the processor.
 constexpr auto crowded_spin_time = std::chrono::milliseconds(10);
 
 }  // namespace dlaunch::transport

@@ -122,9 +122,13 @@ void ShmGroup::await(int member, std::uint64_t step, std::uint32_t call) {
 void ShmGroup::await_word(int member, std::uint64_t step) {
   const auto& published = row(step)[member].word;
   const auto ready = [&] { return has_come(published.load(std::memory_order_acquire), step); };
-  while (!spin(ready)) {
-    // A sleeper announces itself before its last look.
-    wait_policy_->wait_long(member, [&] { return has_come(published.load(), step); });
+  for (int spun = 1; !spin(ready); ++spun) {
+    if (oversubscribed_ && spun * spin_time < crowded_spin_time) {
+      wait_policy_->look_around(member, ready);
+    } else {
+      // A sleeper announces itself before its last look.
+      wait_policy_->wait_long(member, [&] { return has_come(published.load(), step); });
+    }
     if (ready()) return;
   }
 }
@@ -142,7 +146,7 @@ bool ShmGroup::spin(const Ready& ready) {
       if (ready()) return true;
     }
   }
-  const auto until = Clock::now() + spin_time;  // Then news of losses is looked for.
+  const auto until = Clock::now() + spin_time;
   do {
     if (wait_policy_->gives_thread_back()) {
       if (ready()) return true;

@@ -29,6 +29,8 @@ class WaitPolicy {
   /// Sleeps until `ready()`, or until the thread is wanted back; throws what ends the call.
   /// `member` is the one that is waited for.
   virtual void wait_long(int member, const std::function<bool()>& ready) = 0;
+  /// Looks once, without sleeping, at what may end the call, and throws it.
+  virtual void look_around(int member, const std::function<bool()>& ready) = 0;
   /// `member` is in another call than this one, which has that hash. Throws.
   [[noreturn]] virtual void disagree(int member, std::uint32_t call) = 0;
   /// The arguments of `member` were wrong. Throws.
