@@ -23,7 +23,7 @@ class Announcer {
     told_ = now;
     put(Standing{0, standing_});
   }
-  /// Some have not heard it.
+  /// The next sentence is told even if it says the same: some nodes have not heard this one.
   void forget_standing() { standing_.clear(); }
   void finish(Finish end) {
     standing_ = end.sentence;

@@ -54,7 +54,7 @@ class Gathering : public Phase {
   std::optional<Clock::time_point> join_deadline_;
   std::optional<Clock::time_point> last_call_;
   std::string told_key_;                          ///< The last announcement, without the clock.
-  bool newcomers_wait_ = false;                   ///< Some hear the next one first.
+  bool newcomers_wait_ = false;                   ///< Some have been told nothing yet.
   std::size_t calls_told_ = 0;                    ///< The steps of the last call's countdown.
   std::optional<Clock::time_point> telling_due_;  ///< When it is to be told next.
 };

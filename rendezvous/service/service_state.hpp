@@ -97,7 +97,7 @@ struct Caller {
   bool joined = false;
 };
 
-/// Is written in the turn of the node that it is for.
+/// A message that is written in the turn of the node that it is for.
 template <class Message>
 class Late final : public store::LateMessage {
  public:
@@ -243,7 +243,7 @@ struct Service::State final : store::Host, std::enable_shared_from_this<State> {
     if (to == 0) return;
     server.push(to, Message::type, encoded(message));
   }
-  /// One of many that are told something at the same time.
+  /// Tells one node what many are told at the same time.
   template <class Message>
   void tell_late(store::ConnectionId to, Message message) {
     if (to == 0) return;

@@ -77,7 +77,7 @@ void Server::State::on_event(Connection& connection, std::uint32_t events, Clock
     const bool idle = connection.session && !connection.congested() && !connection.closing();
     if (idle) feed(connection, {}, now);
   }
-  // What it is not to be read for now, epoll tells again once it is.
+  // What is not wanted now, epoll tells again once it is.
   const std::uint32_t unread = events & (connection.wanted | EPOLLHUP | EPOLLERR);
   if ((unread & (EPOLLIN | EPOLLHUP | EPOLLERR)) == 0 || connection.ended) return;
   // Its last bytes are handled before its end.

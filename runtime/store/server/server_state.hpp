@@ -135,10 +135,10 @@ struct Server::State final : Host, Connection::Owner, std::enable_shared_from_th
 
   Connection* find(ConnectionId id);
   Connection& add(unique_fd socket, Protocols protocols);
-  /// Each event is told once when it begins, not as long as it lasts: a crowd that waits for its
-  /// turns would be told of again and again.
+  /// epoll tells of an event once, when it begins, and not as long as it lasts: it would tell of a
+  /// crowd that waits for its turns again and again.
   void watch(Connection& connection, int operation, std::uint32_t events);
-  /// What is so already is told, too, when it becomes wanted.
+  /// epoll also tells of what is ready already when it becomes wanted.
   void set_interest(Connection& connection, std::uint32_t events);
   /// A later turn goes on with what epoll does not tell again.
   void come_again(Connection& connection, std::uint32_t events);
