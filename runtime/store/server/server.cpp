@@ -241,9 +241,11 @@ Server::Usage Server::usage(SpaceId space) const {
 std::optional<Clock::time_point> Server::last_heard(ConnectionId who) const {
   const Connection* connection = state_->find(who);
   if (connection == nullptr) return std::nullopt;
-  // What it says while it waits for its turn is not read, but it does say something.
-  const bool has_said = connection->due && (connection->events & EPOLLIN) != 0;
-  return has_said ? Clock::now() : connection->heard;
+  // What it says while it waits for its turn is not read, but it does say something; or it may, and
+  // is not listened to, since its last turn ended before its work.
+  const bool may_speak =
+      connection->due && (connection->unfinished || (connection->events & EPOLLIN) != 0);
+  return may_speak ? Clock::now() : connection->heard;
 }
 
 void Server::restrict_c10d(std::optional<std::vector<std::string>> hosts) {

@@ -33,7 +33,14 @@ class Slow final : public store::Commits {
     stuck_ = true;
     told_();
   }
-  void record() { ++recorded_; }
+  /// How long the recording of each keeps the server busy.
+  void be_laborious(Clock::duration each) { labour_ = each; }
+  void record() {
+    ++recorded_;
+    const auto done = Clock::now() + labour_;
+    while (Clock::now() < done) {
+    }
+  }
   void make_durable(std::uint64_t change) {
     durable_ = change;
     told_();
@@ -43,6 +50,7 @@ class Slow final : public store::Commits {
  private:
   std::uint64_t recorded_ = 0, durable_ = 0, sealed_ = 0;
   std::uint64_t change_bytes_ = 1;
+  Clock::duration labour_{};
   bool stuck_ = false;
   std::function<void()> told_;
 };
@@ -258,6 +266,21 @@ TEST_CASE("a job with much that is not durable waits, alone, and not while nothi
   });
   held.await(10);
   CHECK(heard("stored last"));
+}
+
+TEST_CASE("one whose turn ended before its work is not taken for silent while its job waits") {
+  Held held;
+  held.slow.be_large(5u << 20);
+  RawPeer busy(held.server.connect());
+  held.sit(busy, 7);
+  const store::ConnectionId number = held.server.host.last();
+  held.slow.be_laborious(5ms);  // Longer than a turn.
+  busy.ask(1, wire::Set{"k", {}});
+  held.await(2);
+  busy.ask(2, wire::Set{"later", {}});
+  const auto asked = Clock::now();
+  const auto last = held.server.on_loop([&](store::Server& s) { return s.last_heard(number); });
+  CHECK(last.value_or(Clock::time_point()) >= asked);
 }
 
 TEST_CASE("strangers whose changes are not durable wait together, whatever jobs they name") {
