@@ -298,23 +298,23 @@ void Call::wait_long(int member, const Ready& ready) {
   const bool may_sleep = !frame_.is_thread_wanted();
   std::optional<Sleeper> sleeper;
   if (may_sleep) sleeper.emplace(shm, setting().mesh);
-  const Waiting waiting{
-      .rank = frame_.world_rank_of(member), .in_shm_group = true, .has_spun = true};
   const auto lies_down = [&] {
     // The sleep is announced before the last look, so that a rank that publishes after it sees that
     // we sleep.
     if (may_sleep) shm.lie_down();
     return ready();
   };
-  wait_for(waiting, std::cref(lies_down));
+  wait_for(in_shm_group(member), std::cref(lies_down));
 }
 
 void Call::look_around(int member, const Ready& ready) {
   const auto lock = setting().mesh.lock();
-  const Waiting waiting{
-      .rank = frame_.world_rank_of(member), .in_shm_group = true, .has_spun = true};
-  bool has_looked = false;
-  wait_for(waiting, [&] { return std::exchange(has_looked, true) || ready(); }, {});
+  bool has_looked = false;  // It is asked before the look, and after it.
+  wait_for(in_shm_group(member), [&] { return std::exchange(has_looked, true) || ready(); }, {});
+}
+
+Waiting Call::in_shm_group(int member) const {
+  return {.rank = frame_.world_rank_of(member), .in_shm_group = true, .has_spun = true};
 }
 
 /// Waits; others may ask this rank what it does until it has given up.

@@ -80,11 +80,11 @@ class Call final : public Mesh, public transport::WaitPolicy {
   void take_back(Ticket ticket) noexcept override;
 
   void wait_long(int member, const Ready& ready) override;
+  void look_around(int member, const Ready& ready) override;
   [[noreturn]] void disagree(int member, std::uint32_t call) override;
   [[noreturn]] void disagree_with_refused(int member) override;
   [[noreturn]] void differ(int member, std::uint64_t theirs, std::uint64_t ours) override;
   bool is_over() const noexcept override { return setting().aborted; }
-  void look_around(int member, const Ready& ready) override;
   bool gives_thread_back() noexcept override;
 
   // A message of the fingerprint's dtype and count: to be posted, or sent and received at once.
@@ -148,6 +148,7 @@ class Call final : public Mesh, public transport::WaitPolicy {
   Later& later();
   // Under the mesh's lock.
   void wait_posted(transport::Receive* receive, transport::Outgoing* outgoing);
+  Waiting in_shm_group(int member) const;
   void wait_for(const Waiting& waiting, const Ready& ready,
                 Clock::duration look_interval = Clock::duration::max());
   [[noreturn]] void fail(Ending ending) const;
