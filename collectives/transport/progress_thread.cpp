@@ -13,9 +13,12 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// The pause between two looks whether anybody calls; it grows while somebody does.
+/// The pause between two looks whether anybody calls; it grows while somebody does. Where ranks share
+/// processors each look takes the time of a rank that computes, and most messages move in the calls
+/// of the program soon enough.
 constexpr Clock::duration pause_min = 200us;
 constexpr Clock::duration pause_max = 1ms;
+constexpr Clock::duration crowded_pause_max = 8ms;
 /// The thread sleeps once so many looks in a row have found no message under way, so that a program
 /// in a loop of messages need not wake it for each one.
 constexpr int idle_looks_max = 100;
@@ -59,9 +62,10 @@ void ProgressThread::run(const std::stop_token& stop) {
 
 /// Looks until there is nothing to look for.
 void ProgressThread::look(const std::stop_token& stop) {
+  const Clock::duration longest = mesh_.is_crowded() ? crowded_pause_max : pause_max;
   Clock::duration pause = pause_min;
   int idle_looks = 0, busy_looks = 0;
-  for (; !stop.stop_requested(); pause = std::min(2 * pause, pause_max)) {
+  for (; !stop.stop_requested(); pause = std::min(2 * pause, longest)) {
     {
       std::unique_lock held(mutex_);
       woken_.wait_for(held, stop, pause, [] { return false; });
