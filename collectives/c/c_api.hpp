@@ -30,6 +30,22 @@ namespace dlaunch::c_api {
 /// The most axes of a dl_tensor and of a dl_parameter.
 constexpr std::int32_t axes_max = 64;
 
+/// A text that is seldom there, and takes one word until it is: every started call has some.
+class RareText {
+ public:
+  RareText& operator=(std::string text) {
+    text_ = std::make_unique<std::string>(std::move(text));
+    return *this;
+  }
+  void clear() noexcept { text_.reset(); }
+  bool empty() const noexcept { return text_ == nullptr; }
+  std::string str() const { return c_str(); }
+  const char* c_str() const noexcept { return text_ ? text_->c_str() : ""; }
+
+ private:
+  std::unique_ptr<std::string> text_;
+};
+
 /// What every handle begins with, so that dl_last_message can take any of them.
 struct Handle {
   /// Whether several threads may use the handle, so that each needs its own message; see
@@ -37,7 +53,7 @@ struct Handle {
   explicit Handle(bool is_shared) : shared(is_shared), serial(is_shared ? next_serial() : 0) {}
   const bool shared;
   const std::uint64_t serial;  ///< Its own number if it is shared; else 0.
-  mutable std::string message;
+  mutable RareText message;
 
  private:
   static std::uint64_t next_serial() {
@@ -78,15 +94,13 @@ struct dl_buffer : dlaunch::c_api::Handle {
 };
 
 struct dl_work : dlaunch::c_api::Handle {
-  explicit dl_work(dlaunch::Work started) : Handle(false), work(std::move(started)) {}
-  /// Starts it by `make`, whose result needs no move then.
-  template <std::invocable Make>
-  explicit dl_work(Make&& make) : Handle(false), work(make()) {}
+  explicit dl_work(dlaunch::Work started, bool is_shared = false)
+      : Handle(is_shared), work(std::move(started)) {}
   static void* operator new(std::size_t bytes);
   static void operator delete(void* memory) noexcept;
   static constexpr const char* type = "dl_work";
   dlaunch::Work work;
-  std::string fault;  ///< See Called.
+  dlaunch::c_api::RareText fault;  ///< See Called.
 };
 inline void* dl_work::operator new(std::size_t) {
   return dlaunch::PooledMemory<sizeof(dl_work), alignof(dl_work)>::take();
@@ -231,40 +245,38 @@ T known_part(const T* given, std::size_t first, const char* name) {
 
 /// Milliseconds as a duration; too long ones become the longest duration.
 Clock::duration duration_of(std::int64_t ms);
-/// The C++ options of a call, from the caller's one structure.
+/// The C++ options of a call, from the caller's one structure. Every field is copied by itself:
+/// compilers copy a nested structure in pairs of words, and such a load of words that were just
+/// stored one by one waits for all stores before it.
 struct CallOptions {
-  Options common;
+  Clock::duration timeout = Clock::duration::zero();
+  void* cuda_stream = nullptr;
+  const char* file = "";
+  int line = 0;
+  const char* function = "";
   int tag = 0;
   bool truncate_mean = false;
   bool ordered_output = false;
 
-  operator Options() const { return common; }
+  CallSite site() const { return {file, line, function}; }
+  operator Options() const { return {timeout, cuda_stream, {file, line, function}}; }
   operator BarrierOptions() const {
-    BarrierOptions made = common;
-    made.ordered_output = ordered_output;
-    return made;
+    return {timeout, cuda_stream, ordered_output, {file, line, function}};
   }
   operator ReduceOptions() const {
-    ReduceOptions made = common;
-    made.truncate_mean = truncate_mean;
-    return made;
+    return {timeout, cuda_stream, truncate_mean, {file, line, function}};
   }
-  operator MessageOptions() const {
-    MessageOptions made = common;
-    made.tag = tag;
-    return made;
-  }
+  operator MessageOptions() const { return {timeout, tag, cuda_stream, {file, line, function}}; }
 };
 inline CallOptions call_options_of(const dl_options& given) {
-  CallOptions made;
-  made.common.site = {given.file != nullptr ? given.file : "", given.line,
-                      given.function != nullptr ? given.function : ""};
-  if (given.timeout_ms != 0) made.common.timeout = duration_of(given.timeout_ms);
-  made.common.cuda_stream = given.cuda_stream;
-  made.tag = given.tag;
-  made.truncate_mean = given.truncate_mean != 0;
-  made.ordered_output = given.ordered_output != 0;
-  return made;
+  return {given.timeout_ms != 0 ? duration_of(given.timeout_ms) : Clock::duration::zero(),
+          given.cuda_stream,
+          given.file != nullptr ? given.file : "",
+          given.line,
+          given.function != nullptr ? given.function : "",
+          given.tag,
+          given.truncate_mean != 0,
+          given.ordered_output != 0};
 }
 /// The same of options that an older or a newer program has filled.
 CallOptions options_of_another_size(const dl_options& options);
@@ -315,7 +327,7 @@ struct Called {
   /// What is wrong with an argument that C++ has no value for. The call gets a value that it
   /// refuses, so that the other ranks hear of it as of any wrong argument; this says it in terms
   /// of C. Empty: nothing.
-  std::string fault;
+  RareText fault;
 };
 
 // Converts an argument to that of the C++ counterpart.
@@ -375,12 +387,12 @@ inline std::vector<ConstTensorView> taken(Called& call, const dl_const_view* vie
 
 /// Runs `body`; where it is refused for a fault that is known in terms of C, throws that.
 template <class Body>
-[[gnu::always_inline]] inline decltype(auto) in_terms_of_c(const std::string& fault, Body&& body) {
+[[gnu::always_inline]] inline decltype(auto) in_terms_of_c(const RareText& fault, Body&& body) {
   try {
     return body();
   } catch (const Error& error) {
     if (fault.empty() || error.errc() != Errc::misuse) throw;
-    throw Misuse{fault};
+    throw Misuse{fault.str()};
   }
 }
 
@@ -395,7 +407,18 @@ template <class Member, class... Given>
       },
       call.name);
 }
-/// The same for a call that starts a Work, which goes to the caller's place.
+/// What `member` has started.
+template <class Member, class... Given>
+[[gnu::always_inline]] inline Work started_by(Called& call, Member member, const Given&... given) {
+  return in_terms_of_c(call.fault,
+                       [&] { return (call.comm->comm.*member)(taken(call, given)...); });
+}
+inline dl_work* handle_of(Work&& started, const Called& call) {
+  auto made = std::make_unique<dl_work>(std::move(started));
+  if (!call.fault.empty()) made->fault = call.name + (": " + call.fault.str());
+  return made.release();
+}
+/// Like run() for a call that starts a Work, which goes to the caller's place.
 template <class Member, class... Given>
 [[gnu::always_inline]] inline dl_status start(Called call, dl_work** work, Member member,
                                               const Given&... given) noexcept {
@@ -403,12 +426,7 @@ template <class Member, class... Given>
       call.comm,
       [&] {
         auto& started = place(work, "work");
-        auto made = std::make_unique<dl_work>([&] {
-          return in_terms_of_c(call.fault,
-                               [&] { return (call.comm->comm.*member)(taken(call, given)...); });
-        });
-        if (!call.fault.empty()) made->fault = call.name + (": " + call.fault);
-        started = made.release();
+        started = handle_of(started_by(call, member, given...), call);
       },
       call.name);
 }

@@ -13,6 +13,12 @@ dl_received received_of(const dlaunch::Received& what) {
   return {what.source, what.tag, static_cast<dl_dtype>(what.dtype), 0, what.count};
 }
 
+/// The handle of all messages that left at once, which is never freed.
+dl_work* sent_work(dlaunch::Work&& sent) {
+  static dl_work* const work = new dl_work(std::move(sent), true);
+  return work;
+}
+
 using Transfers = ShortList<Transfer, 8>;
 
 Transfer transfer_of(const dl_transfer& given) {
@@ -76,7 +82,13 @@ dl_status dl_sendrecv_up_to(dl_comm* comm, dl_const_view out, int to, dl_view in
 
 dl_status dl_isend(dl_comm* comm, dl_const_view data, int to, dl_work** work,
                    const dl_options* options) {
-  return start(comm, work, &Communicator::isend, data, to, options);
+  Called call(comm);
+  return guarded_on(comm, [&] {
+    auto& started = place(work, "work");
+    auto made = started_by(call, &Communicator::isend, data, to, options);
+    const bool has_left = call.fault.empty() && made.done() && !made.error();
+    started = has_left ? sent_work(std::move(made)) : handle_of(std::move(made), call);
+  });
 }
 
 dl_status dl_issend(dl_comm* comm, dl_const_view data, int to, dl_work** work,

@@ -19,7 +19,7 @@ constexpr std::size_t settings_size_first = 40;
 static_assert(sizeof(dl_reducer_settings) >= settings_size_first);
 static_assert(sizeof(dl_parameter) == 88);
 
-CallSite site_of(const dl_options* options) { return options_of(options).common.site; }
+CallSite site_of(const dl_options* options) { return options_of(options).site(); }
 
 /// A gradient that the reducer provides is given without a dtype.
 TensorView gradient_of(const dl_view& gradient) {

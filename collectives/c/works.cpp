@@ -103,4 +103,6 @@ dl_status dl_work_order_before(dl_work* work, void* cuda_stream) {
   return guarded_on(work, [&] { work->work.order_before(cuda_stream); });
 }
 
-void dl_work_free(dl_work* work) { delete work; }
+void dl_work_free(dl_work* work) {
+  if (work != nullptr && !work->shared) delete work;
+}

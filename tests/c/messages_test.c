@@ -121,6 +121,31 @@ static void starts(void) {
   free(in);
 }
 
+/* Messages that have left share a handle, which each of them gives back. */
+static void frees_each_of_many(void) {
+  enum { MANY = 5 };
+  dl_work* works[MANY];
+  int in = 0, done = 0, cancelled = 0;
+  size_t index = MANY;
+  for (int i = 0; i < MANY; ++i) {
+    EXPECT_OK(dl_isend(comm, DL_CONST_VIEW(&rank, 1), next, &works[i], DL_HERE));
+  }
+  EXPECT_OK(dl_work_wait_any(works, MANY, 0, &index));
+  EXPECT(index == 0);
+  for (int i = 0; i < MANY; ++i) {
+    EXPECT_OK(dl_work_wait(works[i]));
+    EXPECT_OK(dl_work_test(works[i], &done));
+    EXPECT(done == 1 && dl_work_done(works[i]) == 1);
+    EXPECT_FAILS(DL_UNSUPPORTED, "cancel is for", dl_work_cancel(works[i], &cancelled));
+    EXPECT(strstr(dl_last_message(works[i]), "cancel is for") != NULL);
+    dl_work_free(works[i]);
+  }
+  for (int i = 0; i < MANY; ++i) {
+    EXPECT_OK(dl_recv(comm, DL_VIEW(&in, 1), before, NULL, DL_HERE));
+    EXPECT(in == before);
+  }
+}
+
 static void receives_what_is_shorter(void) {
   const int32_t out[3] = {rank, rank + 1, rank + 2};
   int32_t in[8] = {0};
@@ -352,6 +377,7 @@ int main(void) {
   probes();
   starts_probes();
   starts();
+  frees_each_of_many();
   receives_what_is_shorter();
   waits_for_some();
   waits_for_a_while();

@@ -49,7 +49,8 @@ DL_API dl_status dl_sendrecv(dl_comm* comm, dl_const_view out, int to, dl_view i
 DL_API dl_status dl_sendrecv_up_to(dl_comm* comm, dl_const_view out, int to, dl_view in, int from,
                                    dl_received* received, const dl_options* options);
 /* The same, without waiting. A message that can leave at once has left when dl_isend returns, and
- * one that has come is there when dl_irecv does. */
+ * one that has come is there when dl_irecv does.
+ * In C: messages that have left may share a handle; it is freed once for each of them. */
 DL_API dl_status dl_isend(dl_comm* comm, dl_const_view data, int to, dl_work** work,
                           const dl_options* options);
 DL_API dl_status dl_issend(dl_comm* comm, dl_const_view data, int to, dl_work** work,
