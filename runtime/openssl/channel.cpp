@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <utility>
 
@@ -34,6 +35,14 @@ struct KeyCopy {
 };
 
 std::string unprepared() { return "cannot prepare TLS: " + complaint(); }
+
+/// Whether this thread's OpenSSL calls have complained of a want of memory since ERR_clear_error.
+bool lacks_memory() {
+  const auto says_so = [](unsigned long error) {
+    return ERR_GET_REASON(error) == ERR_R_MALLOC_FAILURE;
+  };
+  return says_so(::ERR_peek_error()) || says_so(::ERR_peek_last_error());
+}
 
 /// Both ends insist on these settings. The system's openssl.cnf may have said otherwise.
 Settings make_settings() {
@@ -93,10 +102,7 @@ class Channel final : public TlsChannel {
     const std::lock_guard lock(mutex_);
     return trouble_;
   }
-  std::string reason() const noexcept override {
-    const std::lock_guard lock(mutex_);
-    return reason_;
-  }
+  const std::string& reason() const noexcept override { return reason_; }
 
  private:
   static Channel& of(SSL* connection) {
@@ -116,6 +122,8 @@ class Channel final : public TlsChannel {
   bool read(Bytes& plain);
   void drain(Bytes& to) const;
   void fail(Trouble what, std::string why);
+  void fail_by_openssl();
+  void run_out_of_memory() noexcept;
 
   mutable std::mutex mutex_;
   SSL_CTX* const settings_;
@@ -137,6 +145,16 @@ void Channel::fail(Trouble what, std::string why) {
   if (reason_.empty()) reason_ = std::move(why);
 }
 
+/// With OpenSSL's reason.
+void Channel::fail_by_openssl() {
+  fail(lacks_memory() ? Trouble::no_memory : Trouble::garbled, complaint());
+}
+
+void Channel::run_out_of_memory() noexcept {
+  trouble_ = Trouble::no_memory;
+  reason_ = "out of memory";  // So short a text takes none.
+}
+
 void Channel::open() {
   ::ERR_clear_error();
   ssl_.reset(::SSL_new(settings_));
@@ -146,10 +164,13 @@ void Channel::open() {
     ::BIO_free(in_);
     ::BIO_free(out_);
     ssl_.reset();
-    return fail(Trouble::garbled, unprepared());
+    return fail(lacks_memory() ? Trouble::no_memory : Trouble::garbled, unprepared());
   }
   ::SSL_set_bio(ssl_.get(), in_, out_);
-  ::SSL_set_ex_data(ssl_.get(), 0, this);
+  if (::SSL_set_ex_data(ssl_.get(), 0, this) != 1) {
+    ssl_.reset();
+    return run_out_of_memory();
+  }
   if (client()) {
     ::SSL_set_psk_use_session_callback(ssl_.get(), &Channel::offer);
     ::SSL_set_connect_state(ssl_.get());
@@ -177,10 +198,14 @@ int Channel::find(SSL* connection, const unsigned char* name, std::size_t bytes,
   const std::string_view wanted(reinterpret_cast<const char*>(name), bytes);
   // No key goes by such a name, and OpenSSL ends the handshake for want of one.
   if (bytes > identity_bytes_max || !wanted.starts_with(identity_prefix)) return 1;
-  self.identity_ = wanted.substr(identity_prefix.size());
-  KeyCopy key;
-  if ((*self.find_)(self.identity_, key.bytes, self.reason_)) {
-    *session = session_of(connection, key);
+  try {
+    self.identity_ = wanted.substr(identity_prefix.size());
+    KeyCopy key;
+    const auto found = (*self.find_)(self.identity_, key.bytes, self.reason_);
+    if (found == Crypto::Found::no_memory) self.run_out_of_memory();
+    if (found == Crypto::Found::key) *session = session_of(connection, key);
+  } catch (...) {
+    self.run_out_of_memory();
   }
   return *session != nullptr ? 1 : 0;
 }
@@ -190,7 +215,7 @@ int Channel::find(SSL* connection, const unsigned char* name, std::size_t bytes,
 void Channel::take(BytesView bytes) {
   if (bytes.empty()) return;
   if (::BIO_write(in_, bytes.data(), static_cast<int>(bytes.size())) <= 0) {
-    fail(Trouble::garbled, "out of memory");
+    run_out_of_memory();
   }
 }
 
@@ -221,11 +246,15 @@ void Channel::handshake() {
     if (!established_) fail(Trouble::unproven, "the handshake went without the key");
     return;
   }
+  if (trouble_ != Trouble::none) return;  // Its key could not be looked up.
   if (::SSL_get_error(ssl_.get(), result) == SSL_ERROR_WANT_READ) return;
+  if (lacks_memory()) return fail_by_openssl();
   const int why = ERR_GET_REASON(::ERR_peek_error());
   // The signs of a wrong key at either end: a binder or a record that does not verify, an alert
-  // about that, or a server that tries a certificate instead.
-  const bool alert = why > SSL_AD_REASON_OFFSET;
+  // about that, or a server that tries a certificate instead. An end that has no memory says other
+  // things.
+  const bool alert = why > SSL_AD_REASON_OFFSET && why != SSL_R_TLSV1_ALERT_INTERNAL_ERROR &&
+                     why != SSL_R_SSLV3_ALERT_HANDSHAKE_FAILURE;
   const bool other_key = why == SSL_R_BINDER_DOES_NOT_VERIFY || why == SSL_R_BAD_PSK;
   const bool wrong_key = other_key || why == SSL_R_NO_SUITABLE_SIGNATURE_ALGORITHM ||
                          why == SSL_R_CERTIFICATE_VERIFY_FAILED ||
@@ -270,7 +299,7 @@ bool Channel::read(Bytes& plain) {
       case SSL_ERROR_ZERO_RETURN:
         return false;
       default:
-        fail(Trouble::garbled, complaint());
+        fail_by_openssl();
         return true;
     }
   }
@@ -288,18 +317,23 @@ void Channel::drain(Bytes& to) const {
 TlsChannel::Fed Channel::feed(BytesView arrived, Bytes& plain, Bytes& out) noexcept {
   const std::lock_guard lock(mutex_);
   if (trouble_ != Trouble::none) return Fed::broken;
-  if (!established_) take_handshake(arrived);
   bool open = true;
-  if (trouble_ == Trouble::none && established_) {
-    take(arrived);
-    open = read(plain);
+  try {
+    if (!established_) take_handshake(arrived);
+    if (trouble_ == Trouble::none && established_) {
+      take(arrived);
+      open = read(plain);
+    }
+    // Its alert could say that the key is wrong.
+    if (ssl_ && trouble_ != Trouble::no_memory) drain(out);
+  } catch (...) {
+    run_out_of_memory();
   }
-  if (ssl_) drain(out);
   if (trouble_ != Trouble::none) return Fed::broken;
   return open ? Fed::open : Fed::ended;
 }
 
-bool Channel::seal(BytesView plain, Bytes& out) noexcept {
+bool Channel::seal(BytesView plain, Bytes& out) noexcept try {
   const std::lock_guard lock(mutex_);
   if (!established_ || trouble_ != Trouble::none) return false;
   ::ERR_clear_error();
@@ -307,13 +341,17 @@ bool Channel::seal(BytesView plain, Bytes& out) noexcept {
     const auto part = plain.first(std::min(plain.size(), record_bytes));
     if (::SSL_write(ssl_.get(), part.data(), static_cast<int>(part.size())) !=
         static_cast<int>(part.size())) {
-      fail(Trouble::garbled, complaint());
+      fail_by_openssl();
       return false;
     }
     plain = plain.subspan(part.size());
   }
   drain(out);
   return true;
+} catch (...) {
+  const std::lock_guard lock(mutex_);
+  run_out_of_memory();
+  return false;
 }
 
 class Acceptor final : public TlsAcceptor {
@@ -324,7 +362,7 @@ class Acceptor final : public TlsAcceptor {
     ::SSL_CTX_set_verify(settings_.get(), SSL_VERIFY_NONE, nullptr);
   }
   std::unique_ptr<TlsChannel> accept() const noexcept override {
-    return std::make_unique<Channel>(settings_.get(), find_);
+    return std::unique_ptr<TlsChannel>(new (std::nothrow) Channel(settings_.get(), find_));
   }
 
  private:

@@ -19,6 +19,18 @@ const unsigned char* unsigned_data(BytesView bytes) {
   return reinterpret_cast<const unsigned char*>(bytes.data());
 }
 
+/// What `act` returns. Nothing leaves this library by an exception: where memory runs out, false or
+/// null, and why.
+template <class Act>
+auto contained(std::string& why, const Act& act) noexcept -> decltype(act()) {
+  try {
+    return act();
+  } catch (...) {
+    why = "out of memory";  // So short a text takes none.
+    return {};
+  }
+}
+
 class OpenSsl final : public Crypto {
  public:
   bool derive(BytesView from, std::string_view info, std::span<std::byte, key_bytes> out,
@@ -42,8 +54,7 @@ class OpenSsl final : public Crypto {
                          parameters.data()) == 1) {
       return true;
     }
-    why = complaint();
-    return false;
+    return refused(why);
   }
 
   bool authenticate(KeyView key, BytesView message, std::span<std::byte, mac_bytes> out,
@@ -54,8 +65,7 @@ class OpenSsl final : public Crypto {
                message.size(), reinterpret_cast<unsigned char*>(out.data()), &size) != nullptr) {
       return true;
     }
-    why = complaint();
-    return false;
+    return refused(why);
   }
 
   bool same(MacView one, MacView other) noexcept override {
@@ -64,10 +74,15 @@ class OpenSsl final : public Crypto {
 
   std::unique_ptr<TlsChannel> connect(std::string_view job, KeyView key,
                                       std::string& why) noexcept override {
-    return openssl::connect(job, key, why);
+    return contained(why, [&] { return openssl::connect(job, key, why); });
   }
   std::unique_ptr<TlsAcceptor> make_acceptor(FindKey find, std::string& why) noexcept override {
-    return openssl::make_acceptor(std::move(find), why);
+    return contained(why, [&] { return openssl::make_acceptor(std::move(find), why); });
+  }
+
+ private:
+  static bool refused(std::string& why) noexcept {
+    return contained(why, [&] { return why = complaint(), false; });
   }
 };
 

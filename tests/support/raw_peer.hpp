@@ -1,7 +1,10 @@
 #pragma once
 
+#include "runtime/store/tls/tls.hpp"
 #include "tests/support/store_server.hpp"
 
+#include <algorithm>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -16,7 +19,35 @@ class RawPeer {
  public:
   explicit RawPeer(unique_fd connected) : fd_(std::move(connected)) {}
 
+  /// Goes on over TLS, with this key, which is the right one. False where the other end does not.
+  bool prove(const std::string& job, const Key& key) {
+    auto channel = store::connect_tls(job, key);
+    Bytes flight;
+    channel->feed({}, plain_, flight);
+    say(flight);
+    while (!channel->established()) {
+      Bytes answer(TlsChannel::handshake_bytes_max);
+      if (!readable()) return false;
+      const ssize_t n = ::recv(fd_.get(), answer.data(), answer.size(), 0);
+      if (n <= 0) return false;
+      flight.clear();
+      const auto heard = BytesView(answer).first(static_cast<std::size_t>(n));
+      const auto fed = channel->feed(heard, plain_, flight);
+      INFO(channel->reason());
+      CHECK(channel->trouble() != TlsChannel::Trouble::unproven);
+      if (fed != TlsChannel::Fed::open) return false;
+      say(flight);
+    }
+    channel_ = std::move(channel);
+    return true;
+  }
+
   void say(BytesView bytes) {
+    Bytes sealed;
+    if (channel_) {
+      if (!channel_->seal(bytes, sealed)) return;  // It is over, as below.
+      bytes = sealed;
+    }
     while (!bytes.empty()) {
       const ssize_t n = ::send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
       if (n < 0) return;  // The server has closed already, which is what is tested.
@@ -59,6 +90,7 @@ class RawPeer {
   }
   /// Less when the server closes or 20 s pass.
   Bytes read(std::size_t size) {
+    if (channel_) return read_sealed(size);
     Bytes bytes(size);
     std::size_t have = 0;
     while (have < size) {
@@ -81,11 +113,26 @@ class RawPeer {
   void hang_up() { fd_.reset(); }
 
  private:
+  Bytes read_sealed(std::size_t size) {
+    while (plain_.size() < size && readable()) {
+      Bytes in(size + wire::header_bytes), out;
+      const ssize_t n = ::recv(fd_.get(), in.data(), in.size(), 0);
+      if (n <= 0) break;
+      const auto heard = BytesView(in).first(static_cast<std::size_t>(n));
+      if (channel_->feed(heard, plain_, out) != TlsChannel::Fed::open) break;
+    }
+    const auto have = plain_.begin() + static_cast<std::ptrdiff_t>(std::min(size, plain_.size()));
+    Bytes bytes(plain_.begin(), have);
+    plain_.erase(plain_.begin(), have);
+    return bytes;
+  }
   bool readable() {
     pollfd wait{fd_.get(), POLLIN, 0};
     return ::poll(&wait, 1, poll_timeout_ms(soon())) > 0;
   }
   unique_fd fd_;
+  std::unique_ptr<TlsChannel> channel_;  ///< Null: in the clear.
+  Bytes plain_;                          ///< What came over it, and was not read.
 };
 
 }  // namespace dlaunch::test

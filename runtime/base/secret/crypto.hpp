@@ -55,17 +55,18 @@ class TlsChannel {
     unproven,   ///< Either side does not know the other's key. A job without one looks the same.
     oversized,  ///< A handshake longer than handshake_bytes_max.
     garbled,    ///< The bytes make no sense, or were changed on the way.
+    no_memory,  ///< Memory ran out here.
   };
   virtual Trouble trouble() const noexcept = 0;
-  /// After `broken`: OpenSSL's reason, for the log.
-  virtual std::string reason() const noexcept = 0;
+  /// After `broken`, from when on it does not change: OpenSSL's reason, for the log.
+  virtual const std::string& reason() const noexcept = 0;
 };
 
 /// The server's end of many connections, which must not outlive it.
 class TlsAcceptor {
  public:
   virtual ~TlsAcceptor() = default;
-  /// The end of a new connection.
+  /// The end of a new connection; null if there is no memory for it.
   virtual std::unique_ptr<TlsChannel> accept() const noexcept = 0;
 };
 
@@ -85,9 +86,10 @@ class Crypto {
 
   virtual std::unique_ptr<TlsChannel> connect(std::string_view job, KeyView key,
                                               std::string& why) noexcept = 0;
-  /// Writes a job's key; false where there is none, and why.
-  using FindKey = std::function<bool(std::string_view job, std::span<std::byte, key_bytes> key,
-                                     std::string& why)>;
+  enum class Found { key, none, no_memory };
+  /// Writes a job's key; `none` where there is none, and why.
+  using FindKey = std::function<Found(std::string_view job, std::span<std::byte, key_bytes> key,
+                                      std::string& why)>;
   virtual std::unique_ptr<TlsAcceptor> make_acceptor(FindKey find, std::string& why) noexcept = 0;
 };
 

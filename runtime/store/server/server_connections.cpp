@@ -239,6 +239,9 @@ void Server::State::flush(Connection& connection, Clock::time_point now) {
   }
   switch (flushed) {
     case Connection::Flushed::broken:
+      if (connection.secured() && connection.tls().trouble() == TlsChannel::Trouble::no_memory) {
+        return failed(&connection, connection.tls().reason().c_str());
+      }
       return hear_out(connection, now);
     case Connection::Flushed::blocked:
       return set_interest(connection, connection.congested() ? EPOLLOUT : EPOLLIN | EPOLLOUT);

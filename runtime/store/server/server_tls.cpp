@@ -45,6 +45,10 @@ bool Server::State::unseal(Connection& connection, BytesView in, Clock::time_poi
       break;
   }
   const ServerChannel& channel = connection.tls();
+  if (channel.trouble() == TlsChannel::Trouble::no_memory) {
+    failed(&connection, channel.reason().c_str());
+    return false;
+  }
   if (channel.trouble() == TlsChannel::Trouble::unproven) {
     not_authenticated(connection, RefusalKind::wrong_secret, channel.reason());
   } else {

@@ -32,6 +32,7 @@ class ServerKeys {
  public:
   /// At least one. They are tried in this order. Throws Error where no end can be made.
   explicit ServerKeys(const std::vector<KeyOfJob>& keys);
+  /// Throws std::bad_alloc.
   std::unique_ptr<ServerChannel> accept() const;
 
  private:

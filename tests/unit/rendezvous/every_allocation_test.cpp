@@ -6,13 +6,16 @@
 #include "tests/support/short_memory.hpp"
 
 #include <cstdint>
+#include <cstdlib>
 #include <filesystem>
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 
 #include <doctest/doctest.h>
+#include <openssl/crypto.h>
 #include <poll.h>
 
 using namespace dlaunch;
@@ -20,6 +23,22 @@ using namespace dlaunch::rendezvous;
 using namespace dlaunch::test;
 
 namespace {
+
+Key key(const std::string& job) {
+  const std::string secret = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
+  return Secret::parse(as_bytes(secret), "the test").job_key(job);
+}
+
+/// OpenSSL's allocations fail like others. It takes functions before its first one only.
+const bool fails_for_openssl =
+    CRYPTO_set_mem_functions(
+        [](std::size_t bytes, const char*, int) {
+          return allocation_fails(bytes) ? nullptr : std::malloc(bytes);
+        },
+        [](void* place, std::size_t bytes, const char*, int) {
+          return allocation_fails(bytes) ? nullptr : std::realloc(place, bytes);
+        },
+        [](void* place, const char*, int) { std::free(place); }) == 1;
 
 std::size_t open_descriptors() {
   const std::filesystem::directory_iterator all("/proc/self/fd");
@@ -29,11 +48,14 @@ std::size_t open_descriptors() {
 /// A client that goes on until its connection ends; then nothing that it says or awaits counts.
 class Client {
  public:
-  Client(const Address& service, std::uint64_t session, const std::string& job)
+  Client(const Address& service, std::uint64_t session, const std::string& job, bool proves = false)
       : peer_(connect_tcp(service, soon())) {
-    peer_.say_hello(session, job);
     const auto began = Clock::now();
-    over_ = peer_.read(wire::preface_bytes).size() < wire::preface_bytes;
+    over_ = proves && !peer_.prove(job, key(job));
+    if (!over_) {
+      peer_.say_hello(session, job);
+      over_ = peer_.read(wire::preface_bytes).size() < wire::preface_bytes;
+    }
     note_end(began);
     await(wire::Type::welcome);
   }
@@ -115,7 +137,17 @@ class Client {
 
 /// A service with a job in which nothing happens, and what its clients do.
 struct Trial {
-  Trial() { witness.join("witness"); }
+  explicit Trial(bool is_guarded = false) : guarded(is_guarded) {
+    if (guarded) {
+      service.on_loop([](Service& s) {
+        s.server().ask_for(
+            {.keys = {{.key_of = [](std::string_view job) { return key(std::string(job)); }}}});
+      });
+    }
+    witness.emplace(service.address, 1, "witness", guarded);
+    witness->join("witness");
+    before = open_descriptors();
+  }
 
   using Exchange = void (*)(Trial&);
   /// Repeats the exchange, with so many allocations in a row that fail, from each one on.
@@ -128,17 +160,17 @@ struct Trial {
         service.on_loop([&](Service&) { run_short({nth, failures}); });
         exchange(*this);
         failed = service.on_loop([](Service&) { return have_enough(); });
-        witness.ask(wire::Set{"key", as_bytes("value")});
-        REQUIRE_FALSE(witness.over());
+        witness->ask(wire::Set{"key", as_bytes("value")});
+        REQUIRE_FALSE(witness->over());
         const std::uint64_t last = next();
-        Client newcomer(service.address, last, "job " + std::to_string(last));
+        Client newcomer(service.address, last, "job " + std::to_string(last), guarded);
         newcomer.join("newcomer");
         newcomer.ask(wire::Set{"key", as_bytes("value")});
         REQUIRE_FALSE(newcomer.over());
         newcomer.say_goodbye();
       }
     }
-    witness.say_goodbye();
+    witness->say_goodbye();
     const auto deadline = soon();
     const auto is_left = [&] {
       return !service.idle() ||
@@ -160,8 +192,9 @@ struct Trial {
   }();
   ServiceThread service{rules};
   std::uint64_t session = 100;
-  Client witness{service.address, 1, "witness"};
-  std::size_t before = open_descriptors();
+  const bool guarded;  ///< The service asks for a secret.
+  std::optional<Client> witness;
+  std::size_t before = 0;
 };
 
 /// What an agent says all its life.
@@ -198,6 +231,16 @@ void live(Trial& trial) {
   agent.begin(wire::WaitGet{{}, "never"});
   if (agent.over()) return;
   agent.tell(message::Leave{{0, 0, "it has done its work"}});
+  agent.say_goodbye();
+}
+
+/// What an agent says at the least, over TLS.
+void prove(Trial& trial) {
+  const std::uint64_t session = trial.next();
+  Client agent(trial.service.address, session, "job " + std::to_string(session), true);
+  agent.join("n");
+  agent.ask(wire::Set{"large", Bytes(50'000)});
+  agent.ask(wire::Get{"large"});
   agent.say_goodbye();
 }
 
@@ -240,6 +283,12 @@ void meet(Trial& trial) {
 TEST_CASE("whichever allocations fail for an agent, it is served or ends alone") {
   Trial trial;
   trial.run(live);
+}
+
+TEST_CASE("whichever allocations fail for an agent that proves the secret, it ends alone") {
+  REQUIRE(fails_for_openssl);
+  Trial trial(true);
+  trial.run(prove);
 }
 
 TEST_CASE("whichever allocations fail for nodes that wait for each other, none waits in vain") {

@@ -169,7 +169,8 @@ TEST_CASE("what a change has to tell thousands is sent in turns, too") {
   std::promise<void> said;
   std::jthread held(
       [&] { server.on_loop([&](store::Server&) { return said.get_future().wait(), 0; }); });
-  setter.ask(2, wire::Set{"k", as_bytes("v")});
+  // So large that to tell all takes many times the turn of a job.
+  setter.ask(2, wire::Set{"k", Bytes(32u << 10)});
   Bytes report;
   wire::encode_frame(report, {0, wire::Type::report, 0, 0, 0}, as_bytes("now"));
   witness.say(report);
