@@ -50,5 +50,9 @@ std::size_t largest_allocation() { return largest; }
   if (place == nullptr) throw std::bad_alloc();
   return place;
 }
+[[gnu::noinline]] void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+  if (dlaunch::test::allocation_fails(bytes)) return nullptr;
+  return std::malloc(bytes == 0 ? 1 : bytes);
+}
 [[gnu::noinline]] void operator delete(void* place) noexcept { std::free(place); }
 [[gnu::noinline]] void operator delete(void* place, std::size_t) noexcept { std::free(place); }

@@ -141,7 +141,7 @@ TEST_CASE("half-open: both ends have given up a connection of which neither hear
   three.network.cut(2);
   const Stretch noticed("from the cut until the node tries to connect anew, in vain");
   lost_and_back(job, 2, [&] {
-    REQUIRE_MESSAGE(job[2].saw("the workers go on, and it is tried again"), job.said());
+    REQUIRE_MESSAGE(job[2].saw("lost the rendezvous at"), job.said());
     noticed.ended();
     three.network.heal(2);
   });

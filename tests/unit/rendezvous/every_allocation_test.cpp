@@ -4,9 +4,9 @@
 #include "tests/support/agent_peer.hpp"
 #include "tests/support/c10d_bytes.hpp"
 #include "tests/support/short_memory.hpp"
+#include "tests/support/short_openssl.hpp"
 
 #include <cstdint>
-#include <cstdlib>
 #include <filesystem>
 #include <iterator>
 #include <memory>
@@ -15,7 +15,6 @@
 #include <thread>
 
 #include <doctest/doctest.h>
-#include <openssl/crypto.h>
 #include <poll.h>
 
 using namespace dlaunch;
@@ -28,17 +27,6 @@ Key key(const std::string& job) {
   const std::string secret = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
   return Secret::parse(as_bytes(secret), "the test").job_key(job);
 }
-
-/// OpenSSL's allocations fail like others. It takes functions before its first one only.
-const bool fails_for_openssl =
-    CRYPTO_set_mem_functions(
-        [](std::size_t bytes, const char*, int) {
-          return allocation_fails(bytes) ? nullptr : std::malloc(bytes);
-        },
-        [](void* place, std::size_t bytes, const char*, int) {
-          return allocation_fails(bytes) ? nullptr : std::realloc(place, bytes);
-        },
-        [](void* place, const char*, int) { std::free(place); }) == 1;
 
 std::size_t open_descriptors() {
   const std::filesystem::directory_iterator all("/proc/self/fd");

@@ -3,17 +3,16 @@
 // so, and the next pair talks. The library is linked here, so that its operator new is the test's.
 #include "runtime/base/secret/crypto.hpp"
 #include "tests/support/short_memory.hpp"
+#include "tests/support/short_openssl.hpp"
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <memory>
 #include <new>
 #include <string>
 #include <string_view>
 
 #include <doctest/doctest.h>
-#include <openssl/crypto.h>
 
 using namespace dlaunch;
 using namespace dlaunch::test;
@@ -23,17 +22,6 @@ using Trouble = TlsChannel::Trouble;
 extern "C" Crypto* dlaunch_crypto(const char* version, std::string* why);
 
 namespace {
-
-/// OpenSSL takes such functions before its first allocation only.
-const bool fails_for_openssl =
-    CRYPTO_set_mem_functions(
-        [](std::size_t bytes, const char*, int) {
-          return allocation_fails(bytes) ? nullptr : std::malloc(bytes);
-        },
-        [](void* place, std::size_t bytes, const char*, int) {
-          return allocation_fails(bytes) ? nullptr : std::realloc(place, bytes);
-        },
-        [](void* place, const char*, int) { std::free(place); }) == 1;
 
 constexpr std::array<std::byte, key_bytes> key{std::byte{1}, std::byte{2}, std::byte{3}};
 /// So long that no string holds it without memory of its own.
