@@ -98,6 +98,19 @@ void Statement::done() {
   sqlite3_clear_bindings(statement_.get());
 }
 
+bool Statement::has_types(std::string_view types) const {
+  const auto is = [&](int column, char wanted) {
+    const bool may_be_null = wanted == 'I' || wanted == 'B';
+    if (is_null(column)) return may_be_null;
+    const int type = wanted == 'i' || wanted == 'I' ? SQLITE_INTEGER : SQLITE_BLOB;
+    return sqlite3_column_type(statement_.get(), column) == type;
+  };
+  for (std::size_t i = 0; i < types.size(); ++i) {
+    if (!is(static_cast<int>(i), types[i])) return false;
+  }
+  return true;
+}
+
 std::int64_t Statement::integer(int column) const {
   return sqlite3_column_int64(statement_.get(), column);
 }

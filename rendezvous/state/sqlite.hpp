@@ -56,6 +56,9 @@ class Statement {
   /// Releases the row and the parameters. A run() without a row does so itself.
   void done();
 
+  /// Whether the row's columns are of these types, a letter for each: 'i' an integer, 'b' bytes,
+  /// 'I' and 'B' the same or NULL. SQLite gives a value of any type as any other.
+  bool has_types(std::string_view types) const;
   std::int64_t integer(int column) const;
   std::uint64_t number(int column) const { return static_cast<std::uint64_t>(integer(column)); }
   bool is_null(int column) const;

@@ -29,6 +29,7 @@ StateContents StateFile::load() {
 void StateFile::State::load_jobs(StateContents& into) {
   auto row = file.prepare("SELECT memory, incarnation, epoch, sum FROM service WHERE one=1");
   if (!row.run()) throw damaged_state(path, "the row of service is gone");
+  require(row.has_types("iiii"), "service");
   memory = row.number(0);
   incarnation = row.number(1);
   epoch = row.number(2);
@@ -44,6 +45,7 @@ void StateFile::State::load_jobs(StateContents& into) {
   if (incarnation > 0 || service.drained) into.jobs.push_back(std::move(service));
   auto job = file.prepare("SELECT job, incarnation, epoch, exit_code, sum FROM jobs");
   for (bool more = job.run(); more; more = job.next()) {
+    require(job.has_types("biiIi"), "jobs");
     JobRecord record{job.text(0), job.number(1), job.number(2), std::nullopt};
     require(job.integer(4) == sum_of("jobs", record.job, record.incarnation, record.epoch,
                                      !job.is_null(3), job.integer(3)),
@@ -60,6 +62,7 @@ std::map<std::string, std::string> StateFile::State::load_drains() {
   if (!has_drains()) return drains;
   auto row = file.prepare("SELECT job, why, sum FROM drains");
   for (bool more = row.run(); more; more = row.next()) {
+    require(row.has_types("bbi"), "drains");
     const std::string job = row.text(0), why = row.text(1);
     require(row.integer(2) == sum_of("drains", job, why), "drains");
     drains[job] = why;
@@ -71,6 +74,7 @@ StateFile::State::Spaces StateFile::State::load_spaces(StateContents& into) {
   Spaces spaces;
   auto row = file.prepare("SELECT space, job, incarnation, epoch, sum FROM spaces");
   for (bool more = row.run(); more; more = row.next()) {
+    require(row.has_types("ibiii"), "spaces");
     SpaceName name{row.text(1), row.number(2), row.number(3)};
     const change::Space number = row.integer(0);
     require(row.integer(4) == sum_of("spaces", number, name.job, name.incarnation, name.epoch),
@@ -92,6 +96,7 @@ StateContents::Space& StateFile::State::space_of(const Spaces& spaces, change::S
 void StateFile::State::load_keys(const Spaces& into) {
   auto row = file.prepare("SELECT space, key, value, owner, lease, sum FROM keys");
   for (bool more = row.run(); more; more = row.next()) {
+    require(row.has_types("ibbiii"), "keys");
     const BytesView value = row.bytes(2);
     const std::int64_t lease = row.integer(4);
     store::SpaceContents::Key key{
@@ -106,6 +111,7 @@ void StateFile::State::load_entries(const Spaces& into) {
   auto row = file.prepare(
       "SELECT space, queue, number, value, sum FROM entries ORDER BY space, queue, number");
   for (bool more = row.run(); more; more = row.next()) {
+    require(row.has_types("ibibi"), "entries");
     const BytesView raw = row.bytes(3);
     Bytes value(raw.begin(), raw.end());
     std::string queue = row.text(1);
@@ -119,6 +125,7 @@ void StateFile::State::load_entries(const Spaces& into) {
 void StateFile::State::load_rounds(const Spaces& into) {
   auto row = file.prepare("SELECT space, gathers, name, round, block, too_big, sum FROM rounds");
   for (bool more = row.run(); more; more = row.next()) {
+    require(row.has_types("iibiBbi"), "rounds");
     store::SpaceContents::Round round{row.integer(1) != 0, row.text(2), row.number(3), nullptr,
                                       row.text(5)};
     const bool has_block = !row.is_null(4);
@@ -136,6 +143,7 @@ void StateFile::State::load_answers(const Spaces& into) {
       "SELECT space, session, slot, number, request, type, payload, sum FROM answers "
       "ORDER BY space, session, number");
   for (bool more = row.run(); more; more = row.next()) {
+    require(row.has_types("iiiiiibi"), "answers");
     const BytesView payload = row.bytes(6);
     require(row.integer(7) == sum_of("answers", row.integer(0), row.number(1), row.number(2),
                                      row.number(3), row.number(4), row.integer(5), payload),

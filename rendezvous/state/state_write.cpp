@@ -13,8 +13,8 @@ namespace dlaunch::rendezvous {
 namespace {
 
 /// The number of pages in the log at which they are moved to the file. No change is written
-/// meanwhile: 1,000 pages take 14 to 29 ms, and 250 take 6 to 9, for which a job that writes without
-/// end gets 0.85 times as much written.
+/// meanwhile: 1,000 pages take 14 to 29 ms, and 250 take 6 to 9, for which a job that writes
+/// without end gets 0.85 times as much written.
 constexpr int log_pages_max = 250;
 
 }  // namespace

@@ -1,5 +1,6 @@
 // A state file, or its log, that was cut or changed: a prefix of what was written is read, or it is
 // refused.
+#include "rendezvous/state/sqlite.hpp"
 #include "tests/support/expect.hpp"
 #include "tests/support/killed_state.hpp"
 
@@ -173,6 +174,27 @@ TEST_CASE("a log whose file has become empty is refused, and stays") {
     CHECK_THROWS_WITH_AS(StateFile::open(killed.path),
                          doctest::Contains("is not there, but its log '"), Error);
     CHECK(bytes_in(killed.log) == log);
+  }
+}
+
+TEST_CASE("a value of another type is damage, even where it is worth the same") {
+  const Killed killed;
+  { const StateFile moves_the_log_to_it = StateFile::open(killed.path); }
+  REQUIRE_FALSE(opened(killed.path).refused);
+  const std::string path = at(killed.folder, "other.db");
+  for (const char* change :
+       {"UPDATE answers SET number=x'' WHERE number=0", "UPDATE jobs SET epoch=CAST(epoch AS BLOB)",
+        "UPDATE entries SET queue=CAST(queue AS TEXT)", "UPDATE keys SET key=CAST(key AS TEXT)"}) {
+    INFO(change);
+    copy(killed.path, path);
+    std::filesystem::remove(path + "-wal");
+    {
+      sqlite::Connection file(path, sqlite::Connection::Mode::existing);
+      file.execute(change);
+    }
+    const Opened now = opened(path);
+    CHECK(now.refused);
+    CHECK_MESSAGE(now.text.find("is damaged (") != std::string::npos, now.text);
   }
 }
 
