@@ -13,9 +13,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// The pause between two looks whether anybody calls; it grows while somebody does. Where ranks share
-/// processors each look takes the time of a rank that computes, and most messages move in the calls
-/// of the program soon enough.
+/// The pause between two looks whether anybody calls; it grows while somebody does. Where ranks
+/// share processors each look takes the time of a rank that computes, and most messages move in the
+/// calls of the program soon enough.
 constexpr Clock::duration pause_min = 200us;
 constexpr Clock::duration pause_max = 1ms;
 constexpr Clock::duration crowded_pause_max = 8ms;
