@@ -184,7 +184,9 @@ TEST_CASE("a value of another type is damage, even where it is worth the same") 
   const std::string path = at(killed.folder, "other.db");
   for (const char* change :
        {"UPDATE answers SET number=x'' WHERE number=0", "UPDATE jobs SET epoch=CAST(epoch AS BLOB)",
-        "UPDATE entries SET queue=CAST(queue AS TEXT)", "UPDATE keys SET key=CAST(key AS TEXT)"}) {
+        "UPDATE entries SET queue=CAST(queue AS TEXT)", "UPDATE keys SET key=CAST(key AS TEXT)",
+        "UPDATE service SET epoch=CAST(epoch AS BLOB)", "UPDATE spaces SET job=CAST(job AS TEXT)",
+        "UPDATE rounds SET name=CAST(name AS TEXT)"}) {
     INFO(change);
     copy(killed.path, path);
     std::filesystem::remove(path + "-wal");
