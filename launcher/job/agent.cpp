@@ -159,11 +159,10 @@ void Agent::execute(const life::Begin&) {
   host_->serve_c10d_to(store_clients(admission_));
   epoch_.assignment.control_socket = host_->socket_name();
   // For a node that has just joined this is no restart.
-  const bool restarts = epoch_.assignment.attempt > 0 && !again && !history_.empty();
+  const int attempt = epoch_.assignment.attempt;
+  const bool restarts = attempt > 0 && !again && !history_.empty();
   console_.know_job(epoch_.assignment.job);
-  if (restarts) {
-    say(admission_.again_for + restart_text(epoch_.assignment.attempt, task_.spec), Level::warning);
-  }
+  if (restarts) say(*admission_.again_for + restart_text(attempt, task_.spec), Level::warning);
   if (console_.output() && !history_.empty()) console_.output()->forget_tails();
   loan_.forget();
   if (const auto note = note_of_stdin(task_.spec, epoch_.assignment)) {

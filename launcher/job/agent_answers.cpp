@@ -145,7 +145,7 @@ Agent::Client Agent::client_of(const Address& peer, const Address& own) const {
     if (!rank) return {"a process" + number};
     return {"rank " + std::to_string(*rank) + number, *rank};
   }
-  for (const auto& node : admission_.roster) {
+  for (const auto& node : *admission_.roster) {
     const bool here = std::ranges::any_of(node.store_addresses, [&](const auto& address) {
       const auto read = read_endpoint(address);
       const auto* endpoint = std::get_if<EndpointAsked>(&read);

@@ -56,7 +56,7 @@ void Agent::execute(const Spawn&) {
   history_.begin_attempt(std::move(plan));
   watch_.begin(epoch_.assignment, task_.machine.hostname, task_.node_id);
   if (auto* line = link_.line()) {
-    watch_.begin_with_others(epoch_.assignment, *line, admission_.roster);
+    watch_.begin_with_others(epoch_.assignment, *line, *admission_.roster);
   }
   const auto problem = no_directory && task_.spec.log_dir
                            ? StartProblem{exit_code::unreachable, *no_directory}

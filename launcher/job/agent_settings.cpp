@@ -108,7 +108,7 @@ rendezvous::JobIdentity identity_of(const AgentTask& task, const Assignment& ass
 
 StoreClients store_clients(const rendezvous::Admission& admission) {
   std::vector<std::string> hosts;
-  for (const auto& entry : admission.roster) {
+  for (const auto& entry : *admission.roster) {
     for (const auto& address : entry.store_addresses) {
       const auto read = read_endpoint(address);
       const auto* endpoint = std::get_if<EndpointAsked>(&read);

@@ -382,7 +382,7 @@ std::vector<std::string> JobLink::bind_store(const std::vector<std::string>& hos
 void JobLink::place(const rendezvous::Admission& admission,
                     std::function<void(Assignment)> placed) {
   probe_.reset();
-  const auto& addresses = admission.store_addresses;
+  const auto& addresses = *admission.store_addresses;
   const std::string first = addresses.empty() ? "" : addresses.front();
   if (admission.node_rank == 0 || addresses.size() < 2) {
     return placed(assignment(admission, first));

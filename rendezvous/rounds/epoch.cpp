@@ -4,32 +4,17 @@
 #include "runtime/base/exit_code.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace dlaunch::rendezvous {
 
-Epoch::Epoch(const std::vector<const Node*>& nodes, Admission common)
-    : number_(common.epoch), node_count_(static_cast<int>(nodes.size())) {
-  for (const Node* node : nodes) world_size_ += node->offer.workers;
-  common.node_count = node_count_;
-  common.world_size = world_size_;
-  common.store_addresses = nodes.front()->offer.store_addresses;
-  roster_.reserve(nodes.size());
-  legacy_.rank_of.reserve(nodes.size());
-  auto housemates = find_housemates(nodes);
-  Place next{common};
-  for (std::size_t i = 0; i < nodes.size(); ++i) {
-    const Node* node = nodes[i];
-    const NodeOffer& offer = node->offer;
-    roster_.push_back(
-        {offer.id, offer.host, next.first_rank, offer.workers, offer.store_addresses});
-    next.local_size = offer.workers;
-    next.housemates = std::move(housemates[i]);
-    seat(*node, next);
-    ++next.node_rank;
-    next.first_rank += offer.workers;
-  }
-  common_ = std::move(common);
+Epoch::Epoch(Admission common)
+    : number_(common.epoch),
+      world_size_(common.world_size),
+      node_count_(common.node_count),
+      common_(std::move(common)) {
+  legacy_.rank_of.reserve(static_cast<std::size_t>(node_count_));
 }
 
 Epoch::Epoch(const Holding& held, Clock::time_point back_by)
@@ -38,9 +23,42 @@ Epoch::Epoch(const Holding& held, Clock::time_point back_by)
       node_count_(held.node_count),
       back_(Comeback::of_nodes(held.node_count, back_by)) {}
 
+Comeback Comeback::of_nodes(int count, Clock::time_point until) {
+  Comeback all;
+  for (int rank = 0; rank < count; ++rank) all.awaited.insert(all.awaited.end(), rank);
+  all.until = until;
+  return all;
+}
+
+bool Comeback::has_room(int node_rank, int first_rank, int workers) const {
+  const auto next = places.upper_bound(node_rank);
+  if (next != places.end() && first_rank + workers > next->second.first_rank) return false;
+  if (next == places.begin()) return true;
+  const Place& previous = std::prev(next)->second;
+  return previous.first_rank + previous.workers <= first_rank;
+}
+
+std::vector<std::pair<int, int>> Comeback::gaps(int world_size) const {
+  std::vector<std::pair<int, int>> gaps;
+  int next = 0;
+  const auto gap_until = [&](int rank) {
+    if (rank > next) gaps.emplace_back(next, rank - next);
+  };
+  for (const auto& [node_rank, place] : places) {
+    gap_until(place.first_rank);
+    next = place.first_rank + place.workers;
+  }
+  gap_until(world_size);
+  return gaps;
+}
+
 // ---- Its members ----
 
-Participant& Epoch::seat(const Node& node, Place place) {
+const Participant& Epoch::seat(const Node& node, Place place) {
+  return seat_member(node, std::move(place));
+}
+
+Participant& Epoch::seat_member(const Node& node, Place place) {
   ++running_;
   legacy_.rank_of[node.offer.id] = place.node_rank;
   Participant member{node.offer.id, node.offer.host, node.session, std::move(place)};
@@ -49,7 +67,7 @@ Participant& Epoch::seat(const Node& node, Place place) {
 
 const Participant& Epoch::take_back(const Node& node, const Holding& held) {
   const int workers = node.offer.workers;
-  Participant& member = seat(node, {held, workers});
+  Participant& member = seat_member(node, {held, workers});
   member.confirmed = true;
   back_.places[held.node_rank] = {node.session, held.first_rank, workers};
   back_.awaited.erase(held.node_rank);

@@ -1,12 +1,22 @@
 #pragma once
 
-#include "rendezvous/rounds/comeback.hpp"
-#include "rendezvous/rounds/housemates.hpp"
+#include "rendezvous/rounds/nodes.hpp"
 #include "rendezvous/rounds/rank_order.hpp"
 
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
 #include <utility>
+#include <vector>
 
 namespace dlaunch::rendezvous {
+
+/// The part of a node's admission about other nodes of its host.
+struct Housemates {
+  bool crowded = false;
+  CommonMemory memory = {};
+};
 
 /// The part of a node's admission that is its own.
 struct Place : Holding {
@@ -27,6 +37,25 @@ struct Participant {
   bool has(int rank) const {
     return rank >= place.first_rank && rank < place.first_rank + place.local_size;
   }
+};
+
+/// The nodes of an epoch that began before this rendezvous did, as they come back to it. Empty for
+/// an epoch that began here.
+struct Comeback {
+  struct Place {
+    Session session = 0;
+    int first_rank = 0;
+    int workers = 0;
+  };
+  std::map<int, Place> places;  ///< The nodes that are back, by node rank.
+  std::set<int> awaited;        ///< Node ranks that are not back yet.
+  std::optional<Clock::time_point> until;
+
+  static Comeback of_nodes(int count, Clock::time_point until);
+  /// Whether no node that is back has one of these ranks.
+  bool has_room(int node_rank, int first_rank, int workers) const;
+  /// The ranks of which no node has come back: the first of each range, and how many.
+  std::vector<std::pair<int, int>> gaps(int world_size) const;
 };
 
 /// The loss of the first node, in an epoch or while the next round gathers.
@@ -80,8 +109,9 @@ class Epoch : public Phase {
     std::string reason;  ///< "node b left: stopped by SIGTERM".
   };
 
-  /// A closed round: the nodes by rank. `common` is what all their admissions have in common.
-  Epoch(const std::vector<const Node*>& nodes, Admission common);
+  /// A closed round, of which no node is seated yet. `common` is what all admissions have in
+  /// common.
+  explicit Epoch(Admission common);
   /// An epoch that goes on, of which no node is back yet.
   Epoch(const Holding& held, Clock::time_point back_by);
 
@@ -95,6 +125,9 @@ class Epoch : public Phase {
   const std::vector<WorkersEnded>& ends() const { return ends_; }  ///< In the order of arrival.
 
   // ---- Its members ----
+  const Participant& seat(const Node& node, Place place);
+  /// All nodes of the closed round are seated, and this is all of them, by rank.
+  void complete(std::vector<Admission::Entry> roster) { roster_ = std::move(roster); }
   /// Adds a node that has come back to this epoch. It is told to stop if the others were.
   const Participant& take_back(const Node& node, const Holding& held);
   /// The node, where it is at work, has said that it holds its place; else null.
@@ -144,7 +177,7 @@ class Epoch : public Phase {
   std::optional<RankDetails> details_of(int rank) const;
 
  private:
-  Participant& seat(const Node& node, Place place);
+  Participant& seat_member(const Node& node, Place place);
   /// The order that ends a member for the cause that there is.
   Stop order_for(Session session) const;
   bool is_first_news(const Participant& member, int rank);
@@ -154,7 +187,7 @@ class Epoch : public Phase {
   int world_size_ = 0;
   int node_count_ = 0;
   Admission common_;  ///< What all admissions have in common.
-  std::vector<Admission::Entry> roster_;
+  SharedValue<std::vector<Admission::Entry>> roster_;
   Comeback back_;
   std::optional<Ending> ending_;
   std::optional<Left> left_;

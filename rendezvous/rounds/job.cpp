@@ -4,6 +4,7 @@
 #include "runtime/base/deadline.hpp"
 #include "runtime/base/exit_code.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace dlaunch::rendezvous {
@@ -26,6 +27,11 @@ Phase& JobState::current() {
 
 const Legacy& JobState::legacy() const {
   return std::visit([](const auto& one) -> const Legacy& { return one.legacy(); }, phase);
+}
+
+const Participant* JobState::member(Session session) {
+  finish_seating();
+  return std::as_const(*this).member(session);
 }
 
 const Participant* JobState::member(Session session) const {
@@ -122,6 +128,7 @@ void JobState::give_up(const Node& node, const std::optional<Participant>& membe
 }
 
 void JobState::lose(const Losses& whom) {
+  finish_seating();
   std::vector<RanksLost> losses;
   std::string first;
   for (const auto& [session, why] : whom) {
@@ -248,6 +255,31 @@ void JobState::note_leaving() {
   current().note_leaving(deadline_after(others_leave_within, now));
 }
 
+/// A first round takes nodes of different command lines, but says so.
+void JobState::note_launch(const NodeOffer& offer) {
+  if (course.begun) return;
+  const bool had_line = course.launch.has_line();
+  course.launch.learn(offer.launch);
+  if (!had_line || course.launch.has_line()) return;
+  put(Standing{0, "node " + offer.id + " was started by another command line than node " +
+                      *course.rules_from + "; another job needs another --rdzv-id"});
+}
+
+/// Nodes that hear nothing from us close their connections, and try in vain to come back, so nobody
+/// is lost in that time. Afterwards they may be in the longest pause between two tries.
+bool JobState::is_mute(const Tick& e) {
+  const auto& liveness = rules.liveness;
+  if (e.held_since && now > deadline_after(liveness.late_tick(), *e.held_since)) {
+    if (!mute_since) mute_since = e.held_since;
+    return true;
+  }
+  if (const auto since = std::exchange(mute_since, std::nullopt)) {
+    forgive(now - *since);
+    nodes.await_broken(deadline_after(liveness.retry_pause_max() + liveness.reconnect_grace, now));
+  }
+  return false;
+}
+
 // ---- From phase to phase ----
 
 void JobState::consider_gathering(Session newcomer) {
@@ -269,24 +301,39 @@ void JobState::consider_gathering(Session newcomer) {
 
 void JobState::close() {
   const auto chosen = rank_order(nodes, legacy().rank_of, rules.nodes_max);
+  Seating next(chosen);
   numbers.begin_next();
   Admission common;
   common.incarnation = numbers.incarnation();
   common.epoch = numbers.epoch();
   common.attempt = course.attempt;
   common.again_for = gathering()->again_for();
-  begin(Epoch(chosen, std::move(common)));
-  announcer.expect(chosen.size());
-  for (const Node* node : chosen) {
-    course.launch.learn(node->offer.launch);
-    put(Admit{node->session, epoch()->admission_of(*member(node->session))});
-  }
+  begin(next.begin(std::move(common)));
+  seating = std::move(next);
   muster.reset();
   if (quorum && rules.outlives_host()) {
     std::vector<Session> sessions;
     for (const Node* node : chosen) sessions.push_back(node->session);
     quorum->begin(numbers.epoch(), sessions);
   }
+}
+
+void JobState::go_on(std::size_t count) {
+  if (seating) announcer.expect(std::min(count, seating->count()));
+  for (; seating && count > 0; --count) {
+    if (seating->seat_next(*epoch())) continue;
+    if (const Node* node = seating->next_to_tell()) {
+      course.launch.learn(node->offer.launch);
+      put(Admit{node->session, epoch()->admission_of(*epoch()->find(node->session))});
+    } else {
+      seating.reset();
+      past.reset();
+      tell_of_epoch();
+    }
+  }
+}
+
+void JobState::tell_of_epoch() {
   const Epoch& closed = *epoch();
   std::string sentence = "epoch " + std::to_string(closed.number()) + ": " +
                          plural(closed.node_count(), "node") + ", " +
@@ -346,7 +393,9 @@ void JobState::gather(GoesOn next) {
   }
   if (next.is_news) stand(next.why);
   Legacy of_epoch = current().release();
-  phase = Gathering(std::move(of_epoch), std::move(next.why), std::move(pause), rules, now);
+  Gathering round(std::move(of_epoch), std::move(next.why), std::move(pause), rules, now);
+  past = std::move(*epoch());
+  phase = std::move(round);
   consider_gathering();
 }
 

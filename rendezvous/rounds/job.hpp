@@ -4,6 +4,7 @@
 #include "rendezvous/rounds/epoch_numbers.hpp"
 #include "rendezvous/rounds/gathering.hpp"
 #include "rendezvous/rounds/judgement.hpp"
+#include "rendezvous/rounds/seating.hpp"
 #include "rendezvous/rounds/standstill.hpp"
 #include "rendezvous/succession/muster.hpp"
 #include "runtime/base/phrases.hpp"
@@ -31,7 +32,9 @@ struct JobState {
   bool running() const { return !finished() && epoch() && !epoch()->ending(); }
   Phase& current();
   const Legacy& legacy() const;
-  /// Its place in the epoch; null where it waits for the next one.
+  /// Its place in the epoch; null where it waits for the next one. Of nodes that are being seated
+  /// the second one knows only some.
+  const Participant* member(Session session);
   const Participant* member(Session session) const;
   /// Whether another node may take the place of one that is lost.
   bool replaceable() const {
@@ -45,6 +48,9 @@ struct JobState {
 
   // ---- What happens to its nodes ----
   void heard(Session session);
+  void note_launch(const NodeOffer& offer);
+  /// Whether nothing that is said leaves.
+  bool is_mute(const Tick& e);
   /// So much time does not count against anybody.
   void forgive(Clock::duration lost);
   void lose(const Losses& whom);
@@ -62,6 +68,11 @@ struct JobState {
   /// Closes the round, waits on, or gives up: whatever is due now.
   void consider_gathering(Session newcomer = 0);
   void begin(Epoch epoch);
+  /// Does a part of what is left to do for the nodes of a round that has closed.
+  void go_on(std::size_t count);
+  void finish_seating() {
+    while (seating) go_on(seating->count());
+  }
   /// An event that the epoch does not survive. The first one counts as the cause; when all nodes
   /// have ended the epoch is judged.
   void begin_end(EndCause why, const std::string& reason, Session told_by = 0);
@@ -110,6 +121,10 @@ struct JobState {
   std::map<Session, GivenUp> given_up;     ///< Nodes that were lost, until they join anew.
   std::map<Session, std::string> evicted;  ///< Why; by an operator's order.
   std::variant<Gathering, Epoch> phase;
+  std::optional<Seating> seating;  ///< Set while something is left to do for nodes of the epoch.
+  /// The epoch before this one. To free what is known of thousands of nodes takes long, so it is
+  /// done after all that others wait for.
+  std::optional<Epoch> past;
   std::optional<Finish> finish_said;  ///< Set once the job has ended, which it did in this phase.
   std::optional<Quorum> quorum;       ///< Set if a node hosts the rendezvous.
   std::optional<Muster> muster;       ///< Set from a takeover to the next epoch.
@@ -123,6 +138,7 @@ struct JobState {
 
  private:
   void close();
+  void tell_of_epoch();
   void gather(GoesOn next);
   void give_up(const Node& node, const std::optional<Participant>& member);
   bool lacks_spares() const;

@@ -4,6 +4,7 @@
 #include "runtime/base/deadline.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 namespace dlaunch::rendezvous {
@@ -57,6 +58,8 @@ const Node& Nodes::insert(Node node, const JobRules& rules) {
   by_id_[node.offer.id] = session;
   if (node.offer.rank_hint) by_hint_[*node.offer.rank_hint] = session;
   check_by(deadline_after(rules.liveness.lease, node.last_heard));
+  node.kernel_hash = std::hash<std::string>()(node.offer.share.kernel);
+  node.memory_hash = std::hash<std::string>()(node.offer.share.memory);
   return nodes_.emplace(session, std::move(node)).first->second;
 }
 

@@ -2,6 +2,7 @@
 
 #include "rendezvous/rounds/rounds.hpp"
 
+#include <cstddef>
 #include <map>
 
 namespace dlaunch::rendezvous {
@@ -13,6 +14,8 @@ struct Node {
   std::optional<Clock::time_point> gone = std::nullopt;  ///< When its connection broke.
   /// A node that is gone is waited for until then at least.
   Clock::time_point awaited_until = {};
+  /// The hashes of the names in its offer's `share`, as a round of thousands compares them all.
+  std::size_t kernel_hash = 0, memory_hash = 0;
 
   /// Whether its connection is broken, or it has long been silent.
   bool absent(const JobRules& rules, Clock::time_point now) const {

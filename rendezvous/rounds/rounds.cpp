@@ -7,6 +7,7 @@
 #include "runtime/base/exit_code.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace dlaunch::rendezvous {
@@ -31,10 +32,8 @@ struct Rounds::State : JobState {
   void join_again(const Node& node, const Join& e);
   void come_in(const Join& e, bool adopts);
   void welcome(const Node& node);
-  void note_launch(const NodeOffer& offer);
   void turn_away_second_jobs();
   std::string break_text(const Node& n) const { return standstill.break_text(rules, *n.gone); }
-  bool is_mute(const Tick& e);
 
   // ---- An epoch that began before this rendezvous did ----
   void yield_to(const Join& e);
@@ -68,7 +67,24 @@ Rounds::Rounds(Rounds&&) noexcept = default;
 Rounds& Rounds::operator=(Rounds&&) noexcept = default;
 
 Effects Rounds::step(const Event& event, Clock::time_point now) {
+  Effects effects = begin_step(event, now);
+  if (!unfinished()) return effects;
+  state_->finish_seating();
+  std::ranges::move(state_->announcer.take(), std::back_inserter(effects));
+  return effects;
+}
+
+bool Rounds::unfinished() const { return state_->seating.has_value(); }
+
+Effects Rounds::go_on(std::size_t nodes) {
+  state_->go_on(nodes);
+  return state_->announcer.take();
+}
+
+Effects Rounds::begin_step(const Event& event, Clock::time_point now) {
   State& s = *state_;
+  s.finish_seating();
+  s.past.reset();
   const auto last_event = std::exchange(s.now, std::max(s.now, now));
   if (const auto slept = s.standstill.notice(s.rules, last_event, s.now)) s.forgive(*slept);
   if (const auto from = std::exchange(s.taken_over, std::nullopt)) s.take_over(*from);
@@ -154,16 +170,6 @@ void Rounds::State::come_in(const Join& e, bool adopts) {
   if (epoch()) return welcome(node);
   note_launch(e.offer);
   consider_gathering(e.session);
-}
-
-/// A first round takes nodes of different command lines, but says so.
-void Rounds::State::note_launch(const NodeOffer& offer) {
-  if (course.begun) return;
-  const bool had_line = course.launch.has_line();
-  course.launch.learn(offer.launch);
-  if (!had_line || course.launch.has_line()) return;
-  put(Standing{0, "node " + offer.id + " was started by another command line than node " +
-                      *course.rules_from + "; another job needs another --rdzv-id"});
 }
 
 /// Takes a node between two rounds: it is used at once if there is room, else it waits.
@@ -339,21 +345,6 @@ void Rounds::State::on(const Leave& e) {
   if (needed) epoch()->take_leave(code, reason);
   if (needed) note_leaving();
   if (working) begin_end(EndCause::leave, reason);
-}
-
-/// Nodes that hear nothing from us close their connections, and try in vain to come back, so nobody
-/// is lost in that time. Afterwards they may be in the longest pause between two tries.
-bool Rounds::State::is_mute(const Tick& e) {
-  const auto& liveness = rules.liveness;
-  if (e.held_since && now > deadline_after(liveness.late_tick(), *e.held_since)) {
-    if (!mute_since) mute_since = e.held_since;
-    return true;
-  }
-  if (const auto since = std::exchange(mute_since, std::nullopt)) {
-    forgive(now - *since);
-    nodes.await_broken(deadline_after(liveness.retry_pause_max() + liveness.reconnect_grace, now));
-  }
-  return false;
 }
 
 void Rounds::State::on(const Tick& e) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "rendezvous/rounds/admission.hpp"
 #include "runtime/base/departure.hpp"
 #include "runtime/base/liveness.hpp"
 #include "runtime/base/verdict.hpp"
@@ -97,19 +98,6 @@ struct NodeOffer {
   HostShare share = {};
 
   bool operator==(const NodeOffer&) const = default;
-};
-
-/// The epoch that a node already holds when it joins, which a restarted daemon has to learn anew.
-struct Holding {
-  std::uint64_t incarnation = 0;
-  std::uint64_t epoch = 0;
-  int attempt = 0;
-  int node_rank = 0;
-  int node_count = 1;
-  int first_rank = 0;
-  int world_size = 1;
-
-  bool operator==(const Holding&) const = default;
 };
 
 // ---- Events ----
@@ -219,47 +207,6 @@ using Event = std::variant<Join, Leave, Disconnected, Heartbeat, WorkerFailed, W
                            WorkersEnded, CallsMade, TookPlace, Tick, StopJob, DrainJob, EvictNode>;
 
 // ---- Effects ----
-
-/// Memory that several nodes of a host have in common.
-struct CommonMemory {
-  struct Part {
-    int first_rank = 0;
-    int workers = 1;
-    bool operator==(const Part&) const = default;
-  };
-  /// The nodes, by rank; the agent of the first one makes it. Empty: each has its own.
-  std::vector<Part> parts = {};
-  /// The abstract name at which that agent lends it; empty for that agent itself.
-  std::string lender = {};
-
-  bool operator==(const CommonMemory&) const = default;
-};
-/// More nodes of a host have no memory in common.
-constexpr std::size_t memory_parts_max = 256;
-
-/// A node's place in a closed round. Nothing here grows with the number of nodes, save `roster`.
-struct Admission : Holding {
-  int local_size = 1;
-  /// The addresses at which node rank 0 serves PyTorch's store.
-  std::vector<std::string> store_addresses;
-  /// All nodes by rank, for node rank 0 alone, which may serve only these.
-  struct Entry {
-    std::string id;
-    std::string host;
-    int first_rank = 0;
-    int workers = 1;
-    std::vector<std::string> store_addresses;
-    bool operator==(const Entry&) const = default;
-  };
-  std::vector<Entry> roster;
-  /// The reason for an epoch after the first: "node b joins", "node b is lost: ...".
-  std::string again_for;
-  /// Whether the epoch's ranks on this host outnumber the processors that they may use.
-  bool crowded = false;
-  CommonMemory memory = {};
-
-  bool operator==(const Admission&) const = default;
-};
 
 /// A node's place in an epoch, as the others need it if it hosts the rendezvous.
 struct HostPlace {
@@ -417,6 +364,12 @@ class Rounds {
   Rounds& operator=(Rounds&&) noexcept;
 
   Effects step(const Event& event, Clock::time_point now);
+  /// The same in parts, for those who have others to serve meanwhile: as long as it is unfinished,
+  /// effects are left that go_on() gives, which seats or tells so many nodes of a closed round. An
+  /// event that comes before its end finishes it first.
+  Effects begin_step(const Event& event, Clock::time_point now);
+  bool unfinished() const;
+  Effects go_on(std::size_t nodes);
   /// When a Tick is next needed.
   std::optional<Clock::time_point> next_deadline() const;
 

@@ -151,6 +151,7 @@ ActionOutcome Service::State::evict(Job& job, const Action& action) {
   const std::string order = order_text("evicted", action);
   job.evicted = "node " + in_quotes(action.node) + " was " + order;
   step(job, EvictNode{session, order}, Clock::now());
+  carry_out(job);
   if (job.finished) {
     return {Result::done, "the job cannot go on without it, and ends with exit code " +
                               std::to_string(job.finished->exit_code)};

@@ -21,6 +21,18 @@ void addresses(auto& io, auto& list) {
       list, text_bytes_min, [&](auto& address) { io.text(address); }, addresses_max);
 }
 
+/// Codes a value that others have in common; one that is read is nobody else's yet.
+template <class T>
+void shared(const SharedValue<T>& value, auto code) {
+  code(*value);
+}
+template <class T>
+void shared(SharedValue<T>& value, auto code) {
+  T own;
+  code(own);
+  value = std::move(own);
+}
+
 /// A quota travels in thousandths of a processor; 0: none.
 void quota(auto& io, auto& of) {
   constexpr double per_processor = 1000;  // Thousandths.
@@ -89,11 +101,13 @@ void fields(auto& io, is<Admission::Entry> auto& m) {
 void fields(auto& io, is<Admission> auto& m) {
   integers(io, m.epoch, m.attempt, m.node_rank, m.node_count, m.first_rank, m.local_size,
            m.world_size);
-  addresses(io, m.store_addresses);
+  shared(m.store_addresses, [&](auto& list) { addresses(io, list); });
   constexpr std::size_t entry_bytes_min = 3 * text_bytes_min + 2 * sizeof(std::int32_t);
-  io.repeat(
-      m.roster, entry_bytes_min, [&](auto& entry) { fields(io, entry); }, roster_max);
-  io.text(m.again_for);
+  shared(m.roster, [&](auto& roster) {
+    io.repeat(
+        roster, entry_bytes_min, [&](auto& entry) { fields(io, entry); }, roster_max);
+  });
+  shared(m.again_for, [&](auto& text) { io.text(text); });
   io.flag(m.crowded);
   fields(io, m.memory);
 }

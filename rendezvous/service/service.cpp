@@ -155,7 +155,7 @@ void Service::State::dispatch(store::ConnectionId who, const Caller& caller, wir
     return;
   }
   if (type == message::Heartbeat::type) server.push_ahead(who, type);
-  Job* job = find(caller.job);
+  Job* job = find_settled(caller.job);
   const Session session = caller.session;
   if (job == nullptr || !caller.joined || !job->members.contains(session)) return;
   const auto now = Clock::now();
@@ -220,7 +220,7 @@ void Service::State::on_closed(store::ConnectionId who, bool goodbye) {
   if (of != connections_of.end() && --of->second == 0) connections_of.erase(of);
   const auto own = connected.find(caller.session);
   if (own != connected.end() && own->second == who) connected.erase(own);
-  if (Job* job = find(caller.job)) gone(*job, caller.session, who, goodbye);
+  if (Job* job = find_settled(caller.job)) gone(*job, caller.session, who, goodbye);
   arm();
   call_when_idle();
 }

@@ -15,6 +15,9 @@ namespace {
 /// in a small world, where they cost little, a program may have more, such as threads of its ranks.
 constexpr int contributors_least = 4096;
 
+/// So many effects are carried out as soon as they are decided, and so many at once later.
+constexpr std::size_t effects_first = 64, effects_at_once = 16;
+
 /// 0: all nodes of the job.
 template <class Effect>
 Session to_whom(const Effect& effect) {
@@ -29,30 +32,76 @@ Job* Service::State::find(std::string_view name) {
   return found == jobs.end() ? nullptr : &found->second;
 }
 
+Job* Service::State::find_settled(std::string_view name) {
+  Job* const job = find(name);
+  if (job != nullptr) carry_out(*job);
+  return job;
+}
+
 void Service::State::step(Job& job, const Event& event, Clock::time_point now) {
+  carry_out(job);
   if (job.broken && !job.finished) return give_up(job, "for want of memory");
-  const std::uint64_t before = job.epoch;
-  Effects effects;
   try {
-    effects = job.rounds.step(event, now);
+    job.decision = Decision{job.rounds.begin_step(event, now), job.epoch};
   } catch (const std::exception& failure) {
     return give_up(job, failure.what());
   }
   job.incarnation = job.rounds.incarnation();
-  bool whole = true;
-  for (Effect& effect : effects) {
-    std::visit(
-        [&](auto& what) {
-          try {
-            apply(job, what);
-          } catch (const std::exception& failure) {  // For want of memory, say.
-            whole = false;
-            lose_touch(job, to_whom(what), failure.what());
-          }
-        },
-        effect);
+  if (!carry_out(job, effects_first)) return;
+  try {
+    server.go_on_in_turns(job.name);
+  } catch (const std::exception&) {  // Without memory for turns they are carried out now.
+    carry_out(job);
   }
-  if (job.epoch != before) {
+}
+
+bool Service::State::on_turn(const std::string& name) {
+  Job* const job = find(name);
+  if (job == nullptr || carry_out(*job, effects_at_once)) return job != nullptr;
+  arm();
+  return false;
+}
+
+bool Service::State::carry_out(Job& job, std::size_t count) {
+  while (job.decision && count > 0) {
+    Decision& decision = *job.decision;
+    if (decision.next < decision.effects.size()) {
+      carry_out_next(job, decision);
+      --count;
+    } else if (job.rounds.unfinished()) {
+      const std::size_t nodes = std::min(count, effects_at_once);
+      try {
+        decision.effects = job.rounds.go_on(nodes);
+      } catch (const std::exception& failure) {
+        job.decision.reset();
+        give_up(job, failure.what());
+        break;
+      }
+      decision.next = 0;
+      count -= nodes;
+    } else {
+      conclude(job, *std::exchange(job.decision, std::nullopt));
+    }
+  }
+  return job.decision.has_value();
+}
+
+void Service::State::carry_out_next(Job& job, Decision& decision) {
+  std::visit(
+      [&](auto& what) {
+        try {
+          apply(job, what);
+        } catch (const std::exception& failure) {  // For want of memory, say.
+          decision.whole = false;
+          lose_touch(job, to_whom(what), failure.what());
+        }
+      },
+      decision.effects[decision.next++]);
+}
+
+void Service::State::conclude(Job& job, const Decision& carried_out) {
+  bool whole = carried_out.whole;
+  if (job.epoch != carried_out.epoch_before) {
     // Nodes that were lost before this epoch do not come back.
     erase_if(job.members, [&](const auto& entry) {
       return entry.second.connection == 0 && entry.second.epoch != job.epoch;

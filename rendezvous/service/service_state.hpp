@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <limits>
 #include <list>
 #include <map>
 #include <memory>
@@ -54,6 +55,15 @@ struct Member {
 /// Names go into logs, sentences and file names.
 bool is_name(std::string_view text);
 
+/// What the rounds have decided, as far as they have said it. The effects before `next` are carried
+/// out.
+struct Decision {
+  Effects effects;
+  std::uint64_t epoch_before = 0;  ///< The job's epoch before them.
+  std::size_t next = 0;
+  bool whole = true;  ///< None has failed.
+};
+
 struct Job {
   std::string name;
   std::uint64_t incarnation = 0;
@@ -86,6 +96,8 @@ struct Job {
   std::optional<Clock::time_point> scheduled;  ///< As in State::deadlines.
   /// Its place there while it is not scheduled, so that scheduling it takes no memory.
   std::set<std::pair<Clock::time_point, Job*>>::node_type place;
+  /// Set while not all that the rounds have decided last is carried out.
+  std::optional<Decision> decision;
   /// When something is looked at again that failed, for want of memory say.
   Clock::time_point looks_again = Clock::time_point::max();
 };
@@ -157,6 +169,8 @@ struct Service::State final : store::Host, std::enable_shared_from_this<State> {
   /// The job goes, and its connected nodes have joined no job any more.
   void part_from_members(const Job& job);
   Job* find(std::string_view name);
+  /// The same, once all is carried out that its rounds have decided.
+  Job* find_settled(std::string_view name);
   std::size_t unfinished() const;
   bool idle() const;
   void call_when_idle();
@@ -187,7 +201,16 @@ struct Service::State final : store::Host, std::enable_shared_from_this<State> {
 
   // ---- Events and effects ----
 
+  /// Has the rounds decide. What thousands have to be told of it is left for the job's turns.
   void step(Job& job, const Event& event, Clock::time_point now);
+  bool on_turn(const std::string& job) override;
+  /// Carries out so many of the effects that are left; returns whether there are more.
+  bool carry_out(Job& job, std::size_t count);
+  /// Carries out all that are left: nothing else may happen to the job before.
+  void carry_out(Job& job) { carry_out(job, std::numeric_limits<std::size_t>::max()); }
+  void carry_out_next(Job& job, Decision& decision);
+  /// What follows from effects that are all carried out.
+  void conclude(Job& job, const Decision& carried_out);
   /// What has failed for it is looked at again soon.
   void look_again(Job& job) noexcept;
   /// The rounds have failed half way: the job ends.

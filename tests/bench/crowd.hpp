@@ -3,6 +3,7 @@
 #include "rendezvous/service/messages.hpp"
 #include "runtime/base/os/socket.hpp"
 #include "runtime/base/os/unique_fd.hpp"
+#include "tests/bench/own_host.hpp"
 
 #include <algorithm>
 #include <array>
@@ -112,6 +113,7 @@ class Agent {
       join.offer.id = "node-" + std::to_string(index_);
       join.offer.host = join.offer.id + ".cluster.example";
       join.offer.workers = workers_;
+      join.offer.share = own_host(static_cast<std::uint64_t>(index_));
       join.offer.store_addresses = {"10.11.12.13:29500", "192.168.111.112:29500"};
       join.rules.nodes_min = join.rules.nodes_max = nodes_;
       join.rules.join_timeout = std::chrono::minutes(10);

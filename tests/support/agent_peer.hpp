@@ -21,6 +21,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 #include <doctest/doctest.h>
+#include <sys/ioctl.h>
 
 namespace dlaunch::test {
 
@@ -48,6 +49,11 @@ class ServiceThread {
     auto result = task.get_future();
     boost::asio::post(io_, [&] { task(); });
     return result.get();
+  }
+  /// Runs `act` there, once what the thread does now is done.
+  template <class Act>
+  void post(Act act) {
+    boost::asio::post(io_, [this, act] { act(*service_); });
   }
   ~ServiceThread() {
     on_loop([](rendezvous::Service& service) { service.stop(); });
@@ -140,6 +146,10 @@ class AgentPeer {
     return wire::decode<Message>(answer_).value_or(Message{});
   }
   void say_goodbye() { tell(wire::Type::goodbye, {}); }
+  bool has_something_to_read() const {
+    int bytes = 0;
+    return ::ioctl(peer_.fd(), FIONREAD, &bytes) == 0 && bytes > 0;
+  }
   bool closed_by_service() { return peer_.closed_by_server(); }
   void hang_up() { peer_.hang_up(); }
 

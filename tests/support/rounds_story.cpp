@@ -228,7 +228,9 @@ Session RoundsStory::session_of(const std::string& name) {
 }
 
 void RoundsStory::take(const Event& event, std::vector<std::string>& into) {
-  for (const Effect& effect : rounds_.step(event, now_)) into.push_back(print(effect, names_));
+  Effects effects = rounds_.begin_step(event, now_);
+  while (rounds_.unfinished()) std::ranges::move(rounds_.go_on(1), std::back_inserter(effects));
+  for (const Effect& effect : effects) into.push_back(print(effect, names_));
 }
 
 void RoundsStory::pass_until(Clock::time_point until, std::vector<std::string>& at_the_end) {

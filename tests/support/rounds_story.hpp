@@ -28,6 +28,7 @@ class RoundsStory {
 
  private:
   void pass_until(Clock::time_point until, std::vector<std::string>& at_the_end);
+  /// In parts, as a service that has other jobs does it.
   void take(const Event& event, std::vector<std::string>& into);
   Event event_of(const std::vector<std::string>& words);
   Session session_of(const std::string& name);

@@ -47,11 +47,13 @@ class RecordingHost : public store::Host {
   void on_closed(store::ConnectionId, bool goodbye) override {
     record(goodbye ? "goodbye" : "closed");
   }
+  bool on_turn(const std::string& job) override { return on_work && on_work(job); }
 
   // Set before anybody connects.
   std::uint64_t memory = 0;
   bool many_jobs = false;           ///< Each is welcomed to the job it names.
   std::function<void()> on_report;  ///< Called with each message, on the server's thread.
+  std::function<bool(const std::string&)> on_work;  ///< Called in turns of a job with own work.
 
   /// Waits until it was heard, and forgets it; false after 20 s.
   bool heard(const std::string& what) {

@@ -48,6 +48,9 @@ class Host {
   /// A welcomed connection is gone; `goodbye` tells whether it said so before. Not called for those
   /// that Server::stop ends.
   virtual void on_closed(ConnectionId who, bool goodbye) = 0;
+  /// It is the turn of a job that has work of its own, by Server::go_on_in_turns: does a little of
+  /// it. Returns whether some is left.
+  virtual bool on_turn(const std::string& /*job*/) { return false; }
 };
 
 /// "a program at h:p that speaks version 1 of the protocol was sent away: ...".

@@ -211,6 +211,11 @@ void Server::carry_out(const std::function<void()>& work) {
   if (failure) std::rethrow_exception(failure);
 }
 
+void Server::go_on_in_turns(const std::string& job) {
+  state_->turns.add_work(state_->turns.job(job, state_->last_change_gone));
+  if (!state_->in_batch) state_->go_on_soon();
+}
+
 void Server::count_as_stranger(ConnectionId who, bool is) {
   if (Connection* connection = state_->find(who)) connection->stranger = is;
 }

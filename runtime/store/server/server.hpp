@@ -166,6 +166,9 @@ class Server {
   /// Carries out what others than connections cause, such as the end of a lease, and sends at its
   /// end what it says; in turns where that is much.
   void carry_out(const std::function<void()>& work);
+  /// Has Host::on_turn called in the job's turns until it says that nothing is left. Before that no
+  /// connection of the job is served, save for those that count as strangers.
+  void go_on_in_turns(const std::string& job);
   /// Whether strangers, who share one turn whatever jobs they name, have theirs with this
   /// connection, in place of its job. At first one that is welcomed is none of them.
   void count_as_stranger(ConnectionId who, bool is);

@@ -120,32 +120,52 @@ void Server::State::take_turns() {
       continue;
     }
     turn_end = now + turn_time(turns.jobs_due());
-    turns.serve_job([&](ConnectionId next) {
-      Connection* connection = find(next);
-      if (connection == nullptr) return true;
-      connection->due = false;
-      if (connection->pending) connection->unread += now - connection->due_since;
-      serve_for_job(*connection, now);
-      return Clock::now() < turn_end;
-    });
+    turns.serve_job([&](const auto& job) { return work_for_job(job); },
+                    [&](ConnectionId next) {
+                      Connection* connection = find(next);
+                      if (connection == nullptr) return true;
+                      connection->due = false;
+                      if (connection->pending) connection->unread += now - connection->due_since;
+                      serve_for_job(*connection, now);
+                      return Clock::now() < turn_end;
+                    });
   }
 }
 
-void Server::State::serve_for_job(Connection& connection, Clock::time_point now) {
+template <class Work>
+void Server::State::change_for_job(std::shared_ptr<Turns::Job> job, bool by_stranger, Work work) {
   const std::uint64_t before = commits == nullptr ? 0 : commits->recorded_bytes();
   note_changes(nullptr);
-  const bool stranger = connection.stranger;
-  turn = connection.job;
+  turn = std::move(job);
   turn_changes = false;
-  guarded(&connection, [&] { serve(connection, now); });
-  flush_dirty(now, turn_end);
+  work();
   if (commits != nullptr) {
     const std::uint64_t after = commits->recorded_bytes();
     turn->unsaved.add(after, after - before);
-    if (stranger) strangers->unsaved.add(after, after - before);  // Each has a job of its own.
+    // Each has a job of its own.
+    if (by_stranger) strangers->unsaved.add(after, after - before);
   }
   note_changes(turn);
   turn = nullptr;
+}
+
+void Server::State::serve_for_job(Connection& connection, Clock::time_point now) {
+  change_for_job(connection.job, connection.stranger, [&] {
+    guarded(&connection, [&] { serve(connection, now); });
+    flush_dirty(now, turn_end);
+  });
+}
+
+bool Server::State::work_for_job(const std::shared_ptr<Turns::Job>& job) {
+  bool has_more = true;
+  change_for_job(job, false, [&] {
+    for (auto now = Clock::now(); has_more && now < turn_end; now = Clock::now()) {
+      has_more = false;
+      guarded(nullptr, [&] { has_more = host.on_turn(job->name()); });
+      flush_dirty(now, turn_end);
+    }
+  });
+  return !has_more;
 }
 
 /// No more than is left to the others, so that there is always some: a job alone may have half.

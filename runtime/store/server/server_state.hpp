@@ -56,6 +56,11 @@ struct Server::State final : Host, Connection::Owner, std::enable_shared_from_th
   void take_turns();
   /// Serves a connection; what changes meanwhile, its job has changed.
   void serve_for_job(Connection& connection, Clock::time_point now);
+  /// Has the host do the job's own work until the turn is over; returns whether nothing is left.
+  bool work_for_job(const std::shared_ptr<Turns::Job>& job);
+  /// Does `work` and sends what it has said; what it changes, the job has changed.
+  template <class Work>
+  void change_for_job(std::shared_ptr<Turns::Job> job, bool by_stranger, Work work);
   /// Those with which the connection has its turns. Dead ones, of whichever job, are strangers: a
   /// crowd of them keeps no job waiting.
   const std::shared_ptr<Turns::Job>& queue_of(const Connection& connection) const {

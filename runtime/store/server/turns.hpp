@@ -37,9 +37,14 @@ class Turns {
     /// The last change of the job, as Commits counts them.
     std::uint64_t last_change = 0;
 
+    explicit Job(std::string name = {}) : name_(std::move(name)) {}
+    const std::string& name() const { return name_; }
+
    private:
     friend class Turns;
+    const std::string name_;
     std::deque<ConnectionId> waiting_;
+    bool has_work_ = false;  ///< Of its own, beside what its connections have to say.
     bool listed_ = false;
   };
 
@@ -53,7 +58,7 @@ class Turns {
     std::weak_ptr<Job>& known = jobs_[name];
     auto job = known.lock();
     if (!job) {
-      known = job = std::make_shared<Job>();
+      known = job = std::make_shared<Job>(name);
       job->last_change = change;
     }
     return job;
@@ -62,9 +67,13 @@ class Turns {
   /// Adds a connection that has something to do. Not to be called again before it was served.
   void add(const std::shared_ptr<Job>& job, ConnectionId connection) {
     job->waiting_.push_back(connection);
-    if (job->listed_) return;
-    newly_due_.push_back(job);
-    job->listed_ = true;
+    list(job);
+  }
+
+  /// Adds work of the job's own, which is done before its connections are served.
+  void add_work(const std::shared_ptr<Job>& job) {
+    list(job);
+    job->has_work_ = true;
   }
 
   bool empty() const { return jobs_due() == 0; }
@@ -83,19 +92,21 @@ class Turns {
   /// How many names of jobs it holds.
   std::size_t known_jobs() const { return jobs_.size(); }
 
-  /// Gives the next job its turn: `serve` gets its connections one after the other until none is
-  /// left or it returns false. The rest waits behind the other jobs.
-  template <class Serve>
-  void serve_job(Serve serve) {
+  /// Gives the next job its turn: `work` does its own work, if it has some, and returns false if
+  /// more is left; `serve` gets its connections one after the other until none is left or it
+  /// returns false. The rest waits behind the other jobs.
+  template <class Work, class Serve>
+  void serve_job(Work work, Serve serve) {
     Jobs& from = is_for_new() ? newly_due_ : still_due_;
     new_next_ = &from == &still_due_;
     const auto job = from.front();
-    for (bool goes_on = true; goes_on && !job->waiting_.empty();) {
+    if (job->has_work_) job->has_work_ = !work(job);
+    for (bool goes_on = true; goes_on && !job->has_work_ && !job->waiting_.empty();) {
       const ConnectionId next = job->waiting_.front();
       job->waiting_.pop_front();
       goes_on = serve(next);
     }
-    if (job->waiting_.empty()) {
+    if (job->waiting_.empty() && !job->has_work_) {
       job->listed_ = false;
       from.pop_front();
     } else {
@@ -106,6 +117,11 @@ class Turns {
  private:
   /// In a list a job is moved without memory.
   using Jobs = std::list<std::shared_ptr<Job>>;
+  void list(const std::shared_ptr<Job>& job) {
+    if (job->listed_) return;
+    newly_due_.push_back(job);
+    job->listed_ = true;
+  }
   bool is_for_new() const { return still_due_.empty() || (new_next_ && !newly_due_.empty()); }
 
   static constexpr std::size_t few_jobs = 64;

@@ -3,6 +3,7 @@
 #include "rendezvous/service/messages.hpp"
 #include "runtime/base/os/socket.hpp"
 #include "runtime/store/protocol/wire.hpp"
+#include "tests/bench/own_host.hpp"
 
 #include <array>
 #include <cerrno>
@@ -53,6 +54,8 @@ class Peer {
     message::Join join;
     join.offer.id = join.offer.host = "node-" + std::to_string(session_) + "-of-" + job_;
     join.offer.workers = 8;
+    join.offer.share = own_host(session_);
+    join.offer.store_addresses = {"10.11.12.13:29500", "192.168.111.112:29500"};
     join.rules.nodes_min = join.rules.nodes_max = nodes;
     join.rules.join_timeout = std::chrono::minutes(10);
     join.rules.max_restarts = 1'000'000;

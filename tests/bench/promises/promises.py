@@ -40,7 +40,7 @@ milliseconds, and need the machine. The promises:
             requests that name 128 Ki, 500 connections at once, under one name or 500, a hundred jobs that ask without
             end, answers that nobody reads, a memory-max that is full, jobs whose nodes hang up, 2,000 nodes that fail
             round after round, connections that never join; a set and a get of another job take 10 ms at most (p99, or
-            twice what they took before; 30 beside the rounds, and with SQLite 50 beside the nodes that hang up), and a
+            twice what they took before; with SQLite 20 beside the rounds and 50 beside the nodes that hang up), and a
             newcomer is served; with the state in memory, and in SQLite
 """
 import argparse

@@ -7,6 +7,7 @@
 #include "tests/support/short_openssl.hpp"
 
 #include <cstdint>
+#include <deque>
 #include <filesystem>
 #include <iterator>
 #include <memory>
@@ -60,9 +61,9 @@ class Client {
     wire::encode_frame(out, {0, wire::Type::goodbye, 0, 0, 0}, BytesView());
     peer_.say(out);
   }
-  /// Until it is the only node of its job.
-  void join(const std::string& node) {
-    tell(impatient(node, 1));
+  /// Until it is one of the nodes of its job, which are so many.
+  void join(const std::string& node, int nodes = 1) {
+    tell(impatient(node, nodes));
     await(message::Admitted::type);
   }
   template <class Message>
@@ -282,4 +283,40 @@ TEST_CASE("whichever allocations fail for an agent that proves the secret, it en
 TEST_CASE("whichever allocations fail for nodes that wait for each other, none waits in vain") {
   Trial trial;
   trial.run(meet);
+}
+
+TEST_CASE("whichever allocations fail as a round of more nodes than a turn has closes, all hear") {
+  constexpr int nodes = 30;  // Their seats, admissions and messages are more than is done at once.
+  Trial trial;
+  for (const long failures : {1, 20}) {
+    bool failed = true;
+    for (long nth = 1; failed; nth += failures == 1 ? 3 : 7) {
+      REQUIRE(nth < 5000);
+      INFO("the allocations from " << nth << " on failed, " << failures << " of them");
+      const std::uint64_t first = trial.next();
+      std::deque<Client> crowd;
+      while (crowd.size() < nodes) {
+        const std::uint64_t session = crowd.empty() ? first : trial.next();
+        crowd.emplace_back(trial.service.address, session, "job " + std::to_string(first));
+        if (crowd.size() < nodes) {
+          crowd.back().tell(impatient("n" + std::to_string(session), nodes));
+          crowd.back().tell(message::Heartbeat{});
+          crowd.back().await(message::Heartbeat::type);  // It has joined by now.
+        }
+      }
+      trial.service.on_loop([&](Service&) { run_short({nth, failures}); });
+      crowd.back().join("last", nodes);
+      if (!crowd.back().over()) {
+        for (Client& each : crowd) {
+          if (&each != &crowd.back()) each.await(message::Admitted::type);
+        }
+      }
+      failed = trial.service.on_loop([](Service&) { return have_enough(); });
+      trial.witness->ask(wire::Set{"key", as_bytes("value")});
+      REQUIRE_FALSE(trial.witness->over());
+      for (Client& each : crowd) {
+        if (!each.over()) each.say_goodbye();
+      }
+    }
+  }
 }

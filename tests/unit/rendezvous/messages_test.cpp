@@ -70,13 +70,12 @@ message::Admitted an_admission(std::size_t roster, std::size_t addresses = 1) {
   what.admission.first_rank = 4;
   what.admission.local_size = 4;
   what.admission.world_size = 8;
-  what.admission.store_addresses = {"10.0.0.1:29500"};
+  what.admission.store_addresses = std::vector<std::string>{"10.0.0.1:29500"};
   what.admission.crowded = true;
   what.admission.memory = {{{0, 4}, {4, 4}}, "@dlaunch-memory-2"};
-  what.admission.roster.resize(roster);
-  for (auto& entry : what.admission.roster) {
-    entry = {"node", "host", 4, 4, std::vector<std::string>(addresses, "10.0.0.2:1")};
-  }
+  const std::vector<std::string> at(addresses, "10.0.0.2:1");
+  what.admission.roster =
+      std::vector<rendezvous::Admission::Entry>(roster, {"node", "host", 4, 4, at});
   return what;
 }
 

@@ -246,6 +246,45 @@ TEST_CASE("a job of 100000 ranks: messages by phase, nothing quadratic") {
   if (testing::is_full()) print(job);
 }
 
+TEST_CASE("an event that comes before all nodes of a closed round are told comes after them") {
+  constexpr int nodes = 50;
+  JobRules rules;
+  rules.nodes_min = rules.nodes_max = nodes;
+  rules.join_timeout = 10min;
+  const auto join_all = [&](Rounds& rounds) {
+    Effects last;
+    for (int i = 0; i < nodes; ++i) {
+      NodeOffer offer;
+      offer.id = "node" + std::to_string(i);
+      last = rounds.begin_step(Join{static_cast<Session>(i + 1), offer, rules, std::nullopt}, {});
+    }
+    return last;
+  };
+  Rounds rounds;
+  CHECK(join_all(rounds).empty());
+  REQUIRE(rounds.unfinished());
+  for (int seated = 0; seated < nodes; seated += 10) CHECK(rounds.go_on(10).empty());
+  CHECK(rounds.go_on(10).size() == 10);
+  REQUIRE(rounds.unfinished());
+  const Effects rest = rounds.begin_step(EvictNode{nodes, "evicted"}, {});
+  CHECK_FALSE(rounds.unfinished());
+  REQUIRE(rest.size() > nodes - 10);
+  for (int i = 0; i < nodes - 10; ++i) {
+    const auto* admit = std::get_if<Admit>(&rest[static_cast<std::size_t>(i)]);
+    REQUIRE(admit != nullptr);
+    CHECK(admit->admission.node_rank == 10 + i);
+    CHECK(admit->admission.crowded == false);
+  }
+  CHECK(std::holds_alternative<Standing>(rest[nodes - 10]));
+  CHECK(std::get<Refuse>(rest[nodes - 9]).to == nodes);
+  // Node rank 0's roster is whole although it was told first.
+  Rounds other;
+  join_all(other);
+  const Effects all = other.go_on(nodes + 1);
+  REQUIRE(all.size() == 1);
+  CHECK(std::get<Admit>(all.front()).admission.roster->size() == nodes);
+}
+
 TEST_CASE("a job of more nodes: each costs no more messages than one of fewer") {
   double first = 0;
   for (const int nodes : {256, 2048, 4000, 12'500}) {

@@ -248,12 +248,12 @@ TEST_CASE("only node rank 0 gets the roster, and all get its store's addresses")
   REQUIRE(admits.size() == 2);
   CHECK(admits[0].to == 8);
   CHECK(admits[0].admission.epoch == 42);
-  CHECK(admits[0].admission.store_addresses == a.store_addresses);
-  CHECK(admits[1].admission.store_addresses == a.store_addresses);
-  CHECK(admits[1].admission.roster.empty());
+  CHECK(*admits[0].admission.store_addresses == a.store_addresses);
+  CHECK(*admits[1].admission.store_addresses == a.store_addresses);
+  CHECK(admits[1].admission.roster->empty());
   const std::vector<Admission::Entry> roster = {{"a", "host-a", 0, 3, a.store_addresses},
                                                 {"b", "host-b", 3, 5, b.store_addresses}};
-  CHECK(admits[0].admission.roster == roster);
+  CHECK(*admits[0].admission.roster == roster);
 }
 
 TEST_CASE("what it looks like from outside") {

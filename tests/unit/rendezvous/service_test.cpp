@@ -35,8 +35,8 @@ TEST_CASE("two nodes join, meet in the store, and finish") {
   CHECK(a.admission.node_rank == 0);
   CHECK(b.admission.node_rank == 1);
   CHECK(b.admission.first_rank == 1);
-  CHECK(a.admission.roster.size() == 2);
-  CHECK(b.admission.roster.empty());
+  CHECK(a.admission.roster->size() == 2);
+  CHECK(b.admission.roster->empty());
   early.ask(2, wire::AllGather{"g", 0, 2, {}, {0}, {as_bytes("x")}}, 1);
   late.ask(1, wire::AllGather{"g", 0, 2, {}, {1}, {as_bytes("y")}}, 1);
   CHECK(as_text(early.answer<wire::Gathered>().blobs.at(1)) == "y");

@@ -5,10 +5,12 @@
 
 #include <deque>
 #include <memory>
+#include <new>
 #include <string>
 #include <vector>
 
 #include <doctest/doctest.h>
+#include <sys/ioctl.h>
 
 using namespace dlaunch;
 using namespace dlaunch::test;
@@ -46,6 +48,11 @@ struct Audience {
   std::vector<std::string> made;
 };
 
+bool is_answered(const RawPeer& peer) {
+  int bytes = 0;
+  return ::ioctl(peer.fd(), FIONREAD, &bytes) == 0 && bytes > 0;
+}
+
 using Lines = std::vector<std::string>;
 
 }  // namespace
@@ -74,6 +81,39 @@ TEST_CASE("who is gone before its turn is told nothing, and the others are") {
   CHECK(audience.hear(2) == "news 2");
   CHECK(audience.peers[1].closed_by_server());
   CHECK(audience.made == Lines{"news 0", "news 2"});
+}
+
+TEST_CASE("a job's own work goes on while others are served, and before its connections are") {
+  ServerThread server;
+  server.host.many_jobs = true;
+  RawPeer own(server.connect()), witness(server.connect());
+  own.greet(0, "busy");
+  witness.greet(0, "alone");
+  bool was_served = false;
+  server.host.on_work = [&, until = soon()](const std::string& job) {
+    was_served |= is_answered(own) || job != "busy";
+    return !is_answered(witness) && Clock::now() < until;
+  };
+  server.on_loop([&](store::Server& s) {
+    own.ask(2, wire::Set{"k", {}});
+    s.go_on_in_turns("busy");
+    return 0;
+  });
+  witness.ask(2, wire::Set{"k", {}});
+  witness.answer<wire::Done>(2);
+  own.answer<wire::Done>(2);
+  CHECK_FALSE(was_served);
+}
+
+TEST_CASE("a job's own work that fails is over, and its connections are served") {
+  ServerThread server;
+  RawPeer own(server.connect());
+  own.greet();
+  server.host.on_work = [](const std::string&) -> bool { throw std::bad_alloc(); };
+  server.on_loop([](store::Server& s) { return s.go_on_in_turns("job-1"), 0; });
+  own.ask(2, wire::Set{"k", {}});
+  own.answer<wire::Done>(2);
+  CHECK(server.counters().failed == 1);
 }
 
 TEST_CASE("who is let go, or left by the server's end, is told first") {

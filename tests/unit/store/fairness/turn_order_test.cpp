@@ -12,6 +12,14 @@
 
 using namespace dlaunch;
 
+namespace {
+
+using Job = std::shared_ptr<store::Turns::Job>;
+
+bool no_work(const Job&) { return true; }
+
+}  // namespace
+
 TEST_CASE("jobs take turns, and within a job its connections do") {
   store::Turns turns;
   const auto a = turns.job("a"), b = turns.job("b");
@@ -21,7 +29,7 @@ TEST_CASE("jobs take turns, and within a job its connections do") {
   std::string served;
   // A turn is over after so many; connection 2 is not done after its first.
   const auto turn = [&](int connections, store::ConnectionId unfinished = 0) {
-    turns.serve_job([&](store::ConnectionId id) {
+    turns.serve_job(no_work, [&](store::ConnectionId id) {
       served += std::to_string(id);
       if (id == unfinished) turns.add(a, id);
       return --connections > 0;
@@ -46,7 +54,7 @@ TEST_CASE("a job that says little waits for one turn of those that are never don
   const auto quiet = turns.job("quiet"), other = turns.job("other");
   std::vector<store::ConnectionId> served;
   const auto turn = [&] {
-    turns.serve_job([&](store::ConnectionId id) {
+    turns.serve_job(no_work, [&](store::ConnectionId id) {
       served.push_back(id);
       if (id <= 100) turns.add(busy.at(id - 1), id);
       return false;
@@ -68,6 +76,43 @@ TEST_CASE("a job that says little waits for one turn of those that are never don
     turn();
   }
   CHECK(std::ranges::count(served, store::ConnectionId{101}) <= 50);
+}
+
+TEST_CASE(
+    "a job's own work is done before its connections are served, in as many turns as it takes") {
+  store::Turns turns;
+  const auto a = turns.job("a"), b = turns.job("b");
+  int work_of_a = 3;
+  std::string served;
+  const auto turn = [&] {
+    turns.serve_job(
+        [&](const Job& job) {
+          served += job->name();
+          return --work_of_a == 0;
+        },
+        [&](store::ConnectionId id) {
+          served += std::to_string(id);
+          if (id == 1) turns.add_work(a);  // Connection 2 waits for it.
+          return true;
+        });
+    served += " ";
+  };
+  turns.add(a, 1);
+  turns.add(a, 2);
+  for (const store::ConnectionId id : {3U, 4U}) turns.add(b, id);
+  for (int i = 0; i < 3; ++i) turn();
+  CHECK(served == "1 a 34 ");
+  turns.add(b, 5);
+  for (int i = 0; i < 3; ++i) turn();
+  CHECK(served == "1 a 34 a 5 a2 ");
+  CHECK(turns.empty());
+  // Work of a job that says nothing.
+  work_of_a = 1;
+  turns.add_work(a);
+  CHECK(turns.jobs_due() == 1);
+  turn();
+  CHECK(served == "1 a 34 a 5 a2 a ");
+  CHECK(turns.empty());
 }
 
 TEST_CASE("a job whose connections have gone is forgotten, one that has some is not") {
