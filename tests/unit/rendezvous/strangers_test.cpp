@@ -42,9 +42,14 @@ TEST_CASE("those that join nothing share one turn, and not one for each job that
           crowd, [](const RawPeer& each) { return has_something_to_read(each.fd()); });
     };
   });
-  std::promise<void> said;
-  std::jthread held(
-      [&] { service.on_loop([&](rendezvous::Service&) { return said.get_future().wait(), 0; }); });
+  std::promise<void> holds, said;
+  std::jthread held([&] {
+    service.on_loop([&](rendezvous::Service&) {
+      holds.set_value();
+      return said.get_future().wait(), 0;
+    });
+  });
+  holds.get_future().wait();
   for (RawPeer& each : crowd) {
     Bytes out;
     while (out.size() < (64u << 10)) wire::encode_frame(out, {0, {}, 0, 2, 0}, wire::Get{"k"});

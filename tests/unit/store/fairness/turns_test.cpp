@@ -82,9 +82,14 @@ TEST_CASE("a job of many connections has no more turns than a job of one") {
   witness.greet(0, "alone");
   last_to_speak(crowd.front());
   // The server stands still until all of them have said something, each more than a turn can do.
-  std::promise<void> said;
-  std::jthread held(
-      [&] { server.on_loop([&](store::Server&) { return said.get_future().wait(), 0; }); });
+  std::promise<void> holds, said;
+  std::jthread held([&] {
+    server.on_loop([&](store::Server&) {
+      holds.set_value();
+      return said.get_future().wait(), 0;
+    });
+  });
+  holds.get_future().wait();
   for (std::size_t i = 0; i < crowd.size(); ++i) {
     Bytes out;
     while (out.size() < (64u << 10)) {
@@ -166,9 +171,14 @@ TEST_CASE("what a change has to tell thousands is sent in turns, too") {
       return ::ioctl(each.fd(), FIONREAD, &bytes) == 0 && bytes > 0;
     });
   };
-  std::promise<void> said;
-  std::jthread held(
-      [&] { server.on_loop([&](store::Server&) { return said.get_future().wait(), 0; }); });
+  std::promise<void> holds, said;
+  std::jthread held([&] {
+    server.on_loop([&](store::Server&) {
+      holds.set_value();
+      return said.get_future().wait(), 0;
+    });
+  });
+  holds.get_future().wait();
   // So large that to tell all takes many times the turn of a job.
   setter.ask(2, wire::Set{"k", Bytes(32u << 10)});
   Bytes report;
