@@ -54,20 +54,17 @@ std::vector<std::pair<int, int>> Comeback::gaps(int world_size) const {
 
 // ---- Its members ----
 
-const Participant& Epoch::seat(const Node& node, Place place) {
-  return seat_member(node, std::move(place));
-}
-
-Participant& Epoch::seat_member(const Node& node, Place place) {
+void Epoch::seat(const Node& node, Place place) {
   ++running_;
   legacy_.rank_of[node.offer.id] = place.node_rank;
   Participant member{node.offer.id, node.offer.host, node.session, std::move(place)};
-  return members_.insert_or_assign(node.session, std::move(member)).first->second;
+  members_.insert_or_assign(node.session, std::move(member));
 }
 
 const Participant& Epoch::take_back(const Node& node, const Holding& held) {
   const int workers = node.offer.workers;
-  Participant& member = seat_member(node, {held, workers});
+  seat(node, {held, workers});
+  Participant& member = members_.at(node.session);
   member.confirmed = true;
   back_.places[held.node_rank] = {node.session, held.first_rank, workers};
   back_.awaited.erase(held.node_rank);

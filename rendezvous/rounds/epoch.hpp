@@ -125,7 +125,7 @@ class Epoch : public Phase {
   const std::vector<WorkersEnded>& ends() const { return ends_; }  ///< In the order of arrival.
 
   // ---- Its members ----
-  const Participant& seat(const Node& node, Place place);
+  void seat(const Node& node, Place place);
   /// All nodes of the closed round are seated, and this is all of them, by rank.
   void complete(std::vector<Admission::Entry> roster) { roster_ = std::move(roster); }
   /// Adds a node that has come back to this epoch. It is told to stop if the others were.
@@ -177,7 +177,6 @@ class Epoch : public Phase {
   std::optional<RankDetails> details_of(int rank) const;
 
  private:
-  Participant& seat_member(const Node& node, Place place);
   /// The order that ends a member for the cause that there is.
   Stop order_for(Session session) const;
   bool is_first_news(const Participant& member, int rank);

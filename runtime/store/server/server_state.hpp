@@ -58,7 +58,7 @@ struct Server::State final : Host, Connection::Owner, std::enable_shared_from_th
   void serve_for_job(Connection& connection, Clock::time_point now);
   /// Has the host do the job's own work until the turn is over; returns whether nothing is left.
   bool work_for_job(const std::shared_ptr<Turns::Job>& job);
-  /// Does `work` and sends what it has said; what it changes, the job has changed.
+  /// Does `work`; what it changes, the job has changed.
   template <class Work>
   void change_for_job(std::shared_ptr<Turns::Job> job, bool by_stranger, Work work);
   /// Those with which the connection has its turns. Dead ones, of whichever job, are strangers: a
